@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernels
+
+import "fmt"
+
+// Acts are activations quantised to int8: the right-hand side of [MatMul].
+//
+// Per 32 values: m = largest magnitude, D = m/127, id = 1/D, each code =
+// x*id rounded half away from zero (float32(x*id) plus or minus 0.5, then
+// truncated), so that codes lie in -127..127. If m is under 2^-100, D and all
+// codes are 0. If a value is infinite or NaN, D is infinite or NaN and all
+// codes are 0, so that every product with the block is NaN.
+type Acts struct {
+	Tokens int // in use, at most what NewActs was given
+	Cols   int // a multiple of 32
+
+	Q   []int8    // [Tokens][Cols] codes
+	D   []float32 // [Tokens][Cols/32] scales
+	Sum []int32   // [Tokens][Cols/32] sum of each block's codes
+
+	// Packed copies for the tiled kernels of this architecture, allocated by
+	// initPack and filled by packActs; nil where none are wanted.
+	packQ   []int8
+	packD   []float32
+	packSum []int32
+}
+
+// NewActs allocates activations for up to maxTokens tokens of cols values, cols
+// a multiple of 32.
+func NewActs(maxTokens, cols int) *Acts {
+	if maxTokens < 1 || cols < 0 || cols%BlockLen != 0 {
+		panic(fmt.Sprintf("kernels: NewActs: %d tokens of %d columns, want a multiple of %d", maxTokens, cols, BlockLen))
+	}
+	a := &Acts{Cols: cols}
+	a.Q = make([]int8, maxTokens*cols)
+	a.D = make([]float32, maxTokens*cols/BlockLen)
+	a.Sum = make([]int32, maxTokens*cols/BlockLen)
+	a.initPack(maxTokens)
+	return a
+}
+
+// SetTokens says how many tokens are in use, before a series of QuantizeRange.
+func (a *Acts) SetTokens(tokens int) {
+	if tokens < 0 || tokens*a.Cols > len(a.Q) {
+		panic(fmt.Sprintf("kernels: SetTokens: %d tokens of %d columns, room for %d values", tokens, a.Cols, len(a.Q)))
+	}
+	a.Tokens = tokens
+}
+
+// Quantize takes x [tokens][Cols].
+func (a *Acts) Quantize(x []float32, tokens int) {
+	a.SetTokens(tokens)
+	a.QuantizeRange(x, 0, tokens)
+}
+
+// QuantizeRange takes tokens from to to-1 of x [Tokens][Cols]. Workers may do
+// disjoint ranges of the same Acts at the same time, after SetTokens.
+func (a *Acts) QuantizeRange(x []float32, from, to int) {
+	if from < 0 || to < from || to > a.Tokens || len(x) < a.Tokens*a.Cols {
+		panic(fmt.Sprintf("kernels: QuantizeRange: tokens %d to %d of %d, %d values of %d columns",
+			from, to, a.Tokens, len(x), a.Cols))
+	}
+	nb := a.Cols / BlockLen
+	quantizeActs(a.Q[from*a.Cols:to*a.Cols], a.D[from*nb:to*nb], a.Sum[from*nb:to*nb], x[from*a.Cols:to*a.Cols])
+	a.packActs(from, to)
+}

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build (!amd64 && !arm64) || purego
+
+package kernels
+
+// initPack allocates the packed copies that the tiled kernels read.
+func (a *Acts) initPack(maxTokens int) {}
+
+// packActs fills them for tokens [from,to); workers call it at the same time
+// for disjoint ranges, a.Tokens being set.
+func (a *Acts) packActs(from, to int) {}
+
+func quantizeActs(q []int8, d []float32, sum []int32, x []float32) {
+	quantizeActsGeneric(q, d, sum, x)
+}

@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !purego
+
+package kernels
+
+func dot(a, b []float32) float32 { return dotGeneric(a, b) }
