@@ -21,7 +21,7 @@ const (
 	expC6  = 0x1.6a23f2p-10
 )
 
-// Exp is e to the x within 2 units in the last place, by float32 multiplications and
+// Exp is e to the x within 1 unit in the last place, by float32 multiplications and
 // additions only, in this order, each step rounded:
 //
 //	t = x*log2e + magic; n = t - magic          nearest integer
