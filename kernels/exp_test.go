@@ -33,7 +33,7 @@ func TestExpAccuracy(t *testing.T) {
 	}
 	t.Logf("largest error %.3f ulp at %g", worst, at)
 	if worst > expULP {
-		t.Errorf("Exp(%g) is off by %.3f ulp, want at most %g", at, worst, expULP)
+		t.Errorf("Exp(%g) is off by %.3f ulp, want at most %d", at, worst, expULP)
 	}
 }
 
