@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vqf
+
+import (
+	"context"
+	"encoding/binary"
+	"io"
+)
+
+// sumChunk is what is read at once: large enough to stream, small enough that
+// cancelling takes no time.
+const sumChunk = 1 << 20
+
+// visit reads [from, to) of the file in chunks and hands each to every sink in
+// its own goroutine, while the next chunk is being read. Sinks must not keep
+// or change the bytes. progress, if not nil, is told the bytes done of the
+// whole; it is called from this goroutine.
+func visit(ctx context.Context, r io.ReaderAt, from, to int64, progress func(done, total int64), sinks ...func(at int64, p []byte)) error {
+	type chunk struct {
+		at int64
+		p  []byte
+	}
+	// Two buffers go round: one is read into while the other is consumed.
+	free := make(chan []byte, 2)
+	free <- make([]byte, sumChunk)
+	free <- make([]byte, sumChunk)
+	full := make(chan chunk)
+	fail := make(chan error, 1)
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		defer close(full)
+		for at := from; at < to; {
+			var b []byte
+			select {
+			case b = <-free:
+			case <-ctx.Done():
+				fail <- ctx.Err()
+				return
+			}
+			b = b[:min(int64(sumChunk), to-at)]
+			if err := readFull(r, b, at); err != nil {
+				fail <- err
+				return
+			}
+			select {
+			case full <- chunk{at, b}:
+			case <-ctx.Done():
+				fail <- ctx.Err()
+				return
+			}
+			at += int64(len(b))
+		}
+	}()
+	defer func() {
+		cancel()
+		for range full { // the reader is gone when this ends
+		}
+	}()
+	for c := range full {
+		done := make(chan struct{}, len(sinks))
+		for _, sink := range sinks[1:] {
+			go func() { sink(c.at, c.p); done <- struct{}{} }()
+		}
+		sinks[0](c.at, c.p)
+		for range sinks[1:] {
+			<-done
+		}
+		if progress != nil {
+			progress(c.at+int64(len(c.p))-from, to-from)
+		}
+		free <- c.p[:cap(c.p)]
+	}
+	select {
+	case err := <-fail:
+		return err
+	default:
+		return ctx.Err()
+	}
+}
+
+// fnvRange picks the bytes that the checksum covers out of a pass over the
+// file: the directory, then the data area, docs/FORMAT.md section 9.
+type fnvRange struct {
+	h                 uint64
+	dirEnd, data, end int64
+}
+
+func newFNVRange(h *Header) *fnvRange {
+	return &fnvRange{h: fnvOffset, dirEnd: DirOffset + EntrySize*int64(h.NTensors), data: int64(h.DataOffset), end: int64(h.FileLen)}
+}
+
+func (r *fnvRange) sink(at int64, p []byte) {
+	for _, s := range [...][2]int64{{DirOffset, r.dirEnd}, {r.data, r.end}} {
+		lo, hi := max(s[0], at), min(s[1], at+int64(len(p)))
+		if lo < hi {
+			r.h = fnvUpdate(r.h, p[lo-at:hi-at])
+		}
+	}
+}
+
+// checkSum reads the whole file and compares the checksum. A stored 0 means
+// that the writer made none, and anything passes.
+func (p *parsed) checkSum(ctx context.Context, r io.ReaderAt, progress func(done, total int64)) error {
+	stored, err := p.storedSum(r)
+	if err != nil || stored == 0 {
+		return err
+	}
+	sum := newFNVRange(&p.header)
+	if err := visit(ctx, r, DirOffset, int64(p.header.FileLen), progress, sum.sink); err != nil {
+		return err
+	}
+	if sum.h != stored {
+		return badField("checksum", int64(p.header.FileLen), "checksum mismatch: stored 0x%016x, computed 0x%016x: the file is damaged, copy it again", stored, sum.h).as(ErrChecksum)
+	}
+	return nil
+}
+
+// storedSum reads the checksum in the trailer.
+func (p *parsed) storedSum(r io.ReaderAt) (uint64, error) {
+	var b [fnvTrailer]byte
+	if err := readFull(r, b[:], int64(p.header.FileLen)); err != nil {
+		return 0, err
+	}
+	return binary.LittleEndian.Uint64(b[:]), nil
+}
