@@ -7,8 +7,8 @@ import (
 	"fmt"
 )
 
-// ErrFormat: the bytes are not a safetensors file or index this package can
-// trust.
+// ErrFormat is matched by errors about bytes that are no safetensors file or
+// index.
 var ErrFormat = errors.New("not a valid safetensors file")
 
 // FormatError says which part of the file is wrong and where. It matches

@@ -122,8 +122,10 @@ func shards(dir string) ([]string, []placed, error) {
 			return nil, nil, withPath(err, index)
 		}
 		var names []string
+		seen := map[string]bool{}
 		for _, w := range weightMap {
-			if !slices.Contains(names, w.file) {
+			if !seen[w.file] {
+				seen[w.file] = true
 				names = append(names, w.file)
 			}
 		}
@@ -142,8 +144,7 @@ func shards(dir string) ([]string, []placed, error) {
 func readIndex(r io.Reader) ([]placed, error) {
 	l := newLexer(io.LimitReader(r, maxIndex), 0)
 	var out []placed
-	var files []string
-	seen := map[string]bool{}
+	files, seen := map[string]bool{}, map[string]bool{}
 	found := false
 	err := l.object(maxName, func(key string) error {
 		if key != "weight_map" {
@@ -164,10 +165,8 @@ func readIndex(r io.Reader) ([]placed, error) {
 			if !plainName(file) {
 				return l.errorf("tensor %q is in %q: want the name of a .safetensors file beside the index", tensor, file)
 			}
-			if !slices.Contains(files, file) {
-				files = append(files, file)
-			}
-			if seen[tensor] = true; len(out) == maxTensors || len(files) > maxShards {
+			files[file], seen[tensor] = true, true
+			if len(out) == maxTensors || len(files) > maxShards {
 				return l.errorf("over %d tensors or %d files", maxTensors, maxShards)
 			}
 			out = append(out, placed{tensor, file})
