@@ -16,13 +16,10 @@ func checkDirectory(h *Header, ts []Tensor) error {
 	if err := checkOverlap(ts); err != nil {
 		return err
 	}
-	names := make(map[string]int, len(ts))
-	for i := range ts {
-		if first, dup := names[ts[i].Name]; dup {
-			return ts[i].bad(i, "name", 0, "is there twice, first as entry %d", first)
-		}
-		names[ts[i].Name] = i
+	if err := checkNames(ts); err != nil {
+		return err
 	}
+	names := index(ts)
 	vision := hasVision(names)
 	if err := checkArch(&h.Arch, h.MoE(), vision); err != nil {
 		return err
@@ -49,24 +46,63 @@ func checkDirectory(h *Header, ts []Tensor) error {
 	return checkRequired(h, items, names)
 }
 
+// index maps names to entries.
+func index(ts []Tensor) map[string]int {
+	names := make(map[string]int, len(ts))
+	for i := range ts {
+		names[ts[i].Name] = i
+	}
+	return names
+}
+
+// checkNames refuses a name that is there twice.
+func checkNames(ts []Tensor) error {
+	names := make(map[string]int, len(ts))
+	for i := range ts {
+		if first, dup := names[ts[i].Name]; dup {
+			return ts[i].bad(i, "name", 0, "is there twice, first as entry %d", first)
+		}
+		names[ts[i].Name] = i
+	}
+	return nil
+}
+
 // checkBounds looks at each entry alone.
 func checkBounds(h *Header, ts []Tensor) error {
 	for i := range ts {
 		t := &ts[i]
+		if err := t.aligned(i); err != nil {
+			return err
+		}
 		switch {
-		case t.Offset%Align != 0:
-			return t.bad(i, "offset", entryOffset, "%d is not a multiple of %d", t.Offset, Align)
 		case t.Offset < h.DataOffset:
 			return t.bad(i, "offset", entryOffset, "%d is before data_offset %d", t.Offset, h.DataOffset)
 		case t.Offset > h.FileLen || t.Bytes > h.FileLen-t.Offset:
 			return t.bad(i, "offset", entryOffset, "%d + %d bytes ends past file_len %d", t.Offset, t.Bytes, h.FileLen)
-		case !t.Type.known():
-			continue // an unknown name may have an unknown type; a known name is held to its own
 		}
-		want, err := t.Type.Size(t.Rows, t.Cols)
-		if err != nil || t.Bytes != want {
-			return t.bad(i, "bytes", entryBytes, "is %d, but %d x %d values of %s take %d", t.Bytes, t.Rows, t.Cols, t.Type, want)
+		if err := t.formula(i); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+func (t *Tensor) aligned(i int) error {
+	if t.Offset%Align != 0 {
+		return t.bad(i, "offset", entryOffset, "%d is not a multiple of %d", t.Offset, Align)
+	}
+	return nil
+}
+
+// formula holds bytes to rows, cols and type. An unknown name may have an
+// unknown type, which has no formula; a known name is held to its own type.
+func (t *Tensor) formula(i int) error {
+	if !t.Type.known() {
+		return nil
+	}
+	want, err := t.Type.Size(t.Rows, t.Cols)
+	if err != nil || t.Bytes != want {
+		return t.bad(i, "bytes", entryBytes, "is %d, but %d x %d values of %s take %d", t.Bytes, t.Rows, t.Cols, t.Type, want)
 	}
 	return nil
 }
@@ -108,9 +144,6 @@ func (t *Tensor) matches(i int, it *item) error {
 	want, err := it.size()
 	if err != nil {
 		return err
-	}
-	if it.fam == famDeepstack && it.parts == 0 {
-		want = 0
 	}
 	if t.Bytes != want {
 		return t.bad(i, "bytes", entryBytes, "is %d, but the architecture gives %d", t.Bytes, want)

@@ -3,7 +3,6 @@
 package vqf
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -32,12 +31,9 @@ type File struct {
 	mu   sync.RWMutex // guards data against Close
 	data []byte       // the whole file; nil once closed
 
-	q8once   sync.Once
-	q8layout Layout
-	q8err    error
-	q4once   sync.Once
-	q4layout Layout
-	q4err    error
+	q8once, q4once     sync.Once
+	q8layout, q4layout Layout
+	q8err, q4err       error
 }
 
 // Open maps a file after checking its header, directory, size and flags
@@ -57,7 +53,7 @@ func Open(path string, opt OpenOptions) (*File, error) {
 		err = checkStrict(p.header.Flags, opt.Expect)
 	}
 	if err == nil && opt.FullCheck {
-		err = p.checkSum(context.Background(), f, nil)
+		err = p.checkSum(context.Background(), nil)
 	}
 	if err != nil {
 		_ = f.Close() // read-only: nothing is lost
@@ -177,21 +173,22 @@ func (f *File) Floats(name string) ([]float32, error) {
 
 // Tokenizer returns a copy of the embedded tokenizer.json, or nil if the file
 // has none or it cannot be read.
-func (f *File) Tokenizer() []byte { return f.extra(NameTokenizer) }
+func (f *File) Tokenizer() []byte { b, _ := f.extra(NameTokenizer); return b }
 
 // Meta returns a copy of the embedded metadata (JSON), or nil as Tokenizer does.
-func (f *File) Meta() []byte { return f.extra(NameMeta) }
+func (f *File) Meta() []byte { b, _ := f.extra(NameMeta); return b }
 
-// extra reads by the descriptor, not through the mapping: a failing disk is an
-// error here, and no fault.
-func (f *File) extra(name string) []byte {
-	t, ok := f.Tensor(name)
-	if !ok {
-		return nil
-	}
-	b := make([]byte, t.Bytes)
-	if err := readFull(f.f, b, int64(t.Offset)); err != nil {
-		return nil
-	}
-	return bytes.TrimRight(b, "\x00")
+// Q8Layout says how the text q8_* tensors are laid out, docs/FORMAT.md section
+// 7.8. The flag decides where it can; where it is clear the file's metadata
+// does, and else a look at the scales. The error is a file without q8_*
+// tensors, or one that fits two layouts or none; the answer is kept.
+func (f *File) Q8Layout() (Layout, error) {
+	f.q8once.Do(func() { f.q8layout, f.q8err = f.findQ8Layout() })
+	return f.q8layout, withPath(f.q8err, f.path)
+}
+
+// Q4Layout is Q8Layout for the q4_* tensors.
+func (f *File) Q4Layout() (Layout, error) {
+	f.q4once.Do(func() { f.q4layout, f.q4err = f.findQ4Layout() })
+	return f.q4layout, withPath(f.q4err, f.path)
 }

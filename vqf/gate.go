@@ -10,10 +10,7 @@ func checkFlags(h *Header, ts []Tensor) error {
 	if unknown := h.Flags &^ knownFlags; unknown != 0 {
 		return bad("unknown bits 0x%x: written by a newer converter", uint32(unknown)).as(ErrUnsupported)
 	}
-	names := make(map[string]int, len(ts))
-	for i := range ts {
-		names[ts[i].Name] = i
-	}
+	names := index(ts)
 	_, q8 := names["q8_q"]
 	_, q4 := names["q4_q"]
 	has := func(f Flags) bool { return h.Flags&f != 0 }

@@ -9,32 +9,17 @@ import (
 	"strings"
 )
 
-// Q8Layout says how the text q8_* tensors are laid out, docs/FORMAT.md section
-// 7.8. The flag decides where it can; where it is clear the file's metadata
-// does, and else a look at the scales. The error is a file without q8_*
-// tensors, or one that fits two layouts or none; the answer is kept.
-func (f *File) Q8Layout() (Layout, error) {
-	f.q8once.Do(func() { f.q8layout, f.q8err = f.findQ8Layout() })
-	return f.q8layout, withPath(f.q8err, f.path)
-}
-
-// Q4Layout is Q8Layout for the q4_* tensors.
-func (f *File) Q4Layout() (Layout, error) {
-	f.q4once.Do(func() { f.q4layout, f.q4err = f.findQ4Layout() })
-	return f.q4layout, withPath(f.q4err, f.path)
-}
-
-func (f *File) findQ8Layout() (Layout, error) {
-	flags, a := f.header.Flags, &f.header.Arch
+func (p *parsed) findQ8Layout() (Layout, error) {
+	flags, a := p.header.Flags, &p.header.Arch
 	switch {
-	case !f.HasQ8():
+	case p.find("q8_q") == nil:
 		return 0, badField("directory", DirOffset, "there are no q8_* tensors").as(ErrUnsupported)
 	case flags&FlagQ8BufQ4 != 0:
 		return LayoutRow, nil
 	case flags&FlagQ8x8 != 0:
 		return Layout8x8, nil
 	}
-	if l, ok, err := f.metaLayout("q8_layout"); err != nil || ok {
+	if l, ok, err := p.metaLayout("q8_layout"); err != nil || ok {
 		if l == Layout8x8 {
 			err = badField(NameMeta, -1, "q8_layout is 8x8, but the Q8_8X8 flag is clear")
 		}
@@ -43,7 +28,7 @@ func (f *File) findQ8Layout() (Layout, error) {
 	// The gate of the writers that made 4x4 files does not ask for the
 	// vocabulary; where only that fails, q8_lm is mixed.
 	possible := q8Gate(a, Layout4x4, false) == nil
-	row, four, err := f.probe("q8_", Q8BlockBytes, func(h uint16) bool { return h>>15 == 0 && h>>10&31 != 31 })
+	row, four, err := p.probe("q8_", Q8BlockBytes, func(h uint16) bool { return h>>15 == 0 && h>>10&31 != 31 })
 	switch {
 	case err != nil:
 		return 0, err
@@ -61,26 +46,26 @@ func (f *File) findQ8Layout() (Layout, error) {
 	return 0, badField("flags", 8, "Q8_8X8 is clear, and the scales fit neither row-major nor 4x4: damaged, or an unknown layout").as(ErrUnsupported)
 }
 
-func (f *File) findQ4Layout() (Layout, error) {
+func (p *parsed) findQ4Layout() (Layout, error) {
 	switch {
-	case !f.HasQ4():
+	case p.find("q4_q") == nil:
 		return 0, badField("directory", DirOffset, "there are no q4_* tensors").as(ErrUnsupported)
-	case f.header.Flags&FlagQ4x4 != 0:
+	case p.header.Flags&FlagQ4x4 != 0:
 		return Layout4x4, nil
 	}
-	if l, ok, err := f.metaLayout("q4_layout"); err != nil || ok {
+	if l, ok, err := p.metaLayout("q4_layout"); err != nil || ok {
 		if l != LayoutRow {
 			err = badField(NameMeta, -1, "q4_layout is %s, but the Q4_4X4 flag is clear", l)
 		}
 		return LayoutRow, err
 	}
-	gate := q4Gate(&f.header.Arch)
+	gate := q4Gate(&p.header.Arch)
 	if gate == nil {
 		return LayoutRow, nil
 	}
 	// With a closed gate one converter interleaved the matrices that divide
 	// all the same, and left the flag clear.
-	row, four, err := f.probe("q4_", Q4BlockBytes, func(h uint16) bool { return h>>10&31 != 31 })
+	row, four, err := p.probe("q4_", Q4BlockBytes, func(h uint16) bool { return h>>10&31 != 31 })
 	switch {
 	case err != nil:
 		return 0, err
@@ -95,10 +80,10 @@ func (f *File) findQ4Layout() (Layout, error) {
 }
 
 // metaLayout reads a layout word of t_meta. ok is false if there is none.
-func (f *File) metaLayout(key string) (l Layout, ok bool, err error) {
-	b := f.Meta()
-	if b == nil {
-		return 0, false, nil
+func (p *parsed) metaLayout(key string) (l Layout, ok bool, err error) {
+	b, err := p.extra(NameMeta)
+	if b == nil || err != nil {
+		return 0, false, err
 	}
 	var meta map[string]json.RawMessage
 	var word string
@@ -130,10 +115,10 @@ const (
 // row says that all scales are plausible where row-major blocks would have
 // them, four the same for 4x4 groups. The first scale of a group stands at the
 // same byte in both and says nothing.
-func (f *File) probe(prefix string, block int, plausible func(half uint16) bool) (row, four bool, err error) {
+func (p *parsed) probe(prefix string, block int, plausible func(half uint16) bool) (row, four bool, err error) {
 	group := 4 * block
 	row, four = true, true
-	for _, t := range f.tensors {
+	for _, t := range p.tensors {
 		if !strings.HasPrefix(t.Name, prefix) || strings.HasSuffix(t.Name, "_lm") {
 			continue
 		}
@@ -142,7 +127,7 @@ func (f *File) probe(prefix string, block int, plausible func(half uint16) bool)
 		buf := make([]byte, run*int64(group))
 		for i := range int64(probeRuns) {
 			at := (groups - run) * i / (probeRuns - 1)
-			if err := readFull(f.f, buf, int64(t.Offset)+at*int64(group)); err != nil {
+			if err := readFull(p.r, buf, int64(t.Offset)+at*int64(group)); err != nil {
 				return false, false, fmt.Errorf("vqf: probe of %q: %w", t.Name, err)
 			}
 			for g := 0; g < len(buf); g += group {

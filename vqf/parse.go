@@ -3,6 +3,7 @@
 package vqf
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -13,37 +14,75 @@ type parsed struct {
 	header  Header
 	tensors []Tensor
 	size    int64
+	r       io.ReaderAt
 }
 
 // parse reads and checks all that lies before the data area, and nothing
 // behind it. On an error the parts read so far are in the result.
 func parse(r io.ReaderAt, size int64) (*parsed, error) {
-	p := &parsed{size: size}
-	head := make([]byte, min(size, DirOffset))
-	if err := readFull(r, head, 0); err != nil {
+	p := &parsed{size: size, r: r}
+	if err := p.readHeader(); err != nil {
 		return p, err
 	}
-	var err error
-	if p.header, err = decodeHeader(head, size); err != nil {
+	if err := p.readDirectory(); err != nil {
 		return p, err
-	}
-	// The directory lies within the file: detection wants data_offset behind
-	// it and before the end.
-	dir := make([]byte, EntrySize*int(p.header.NTensors))
-	if err := readFull(r, dir, DirOffset); err != nil {
-		return p, err
-	}
-	for i := range int(p.header.NTensors) {
-		t, err := decodeEntry(dir[EntrySize*i:EntrySize*(i+1)], i)
-		if err != nil {
-			return p, err
-		}
-		p.tensors = append(p.tensors, t)
 	}
 	if err := checkDirectory(&p.header, p.tensors); err != nil {
 		return p, err
 	}
 	return p, checkFlags(&p.header, p.tensors)
+}
+
+func (p *parsed) readHeader() error {
+	head := make([]byte, min(p.size, DirOffset))
+	if err := readFull(p.r, head, 0); err != nil {
+		return err
+	}
+	var err error
+	p.header, err = decodeHeader(head, p.size)
+	return err
+}
+
+// readDirectory reads the entries. They lie within the file: a header is
+// accepted only with data_offset behind them and before the end.
+func (p *parsed) readDirectory() error {
+	dir := make([]byte, EntrySize*int(p.header.NTensors))
+	if err := readFull(p.r, dir, DirOffset); err != nil {
+		return err
+	}
+	for i := range int(p.header.NTensors) {
+		t, err := decodeEntry(dir[EntrySize*i:EntrySize*(i+1)], i)
+		if err != nil {
+			return err
+		}
+		p.tensors = append(p.tensors, t)
+	}
+	return nil
+}
+
+// find returns the entry of that name, nil if there is none.
+func (p *parsed) find(name string) *Tensor {
+	for i := range p.tensors {
+		if p.tensors[i].Name == name {
+			return &p.tensors[i]
+		}
+	}
+	return nil
+}
+
+// extra reads an embedded entry, without the zeros that fill it up; nil if
+// there is none. It reads by the descriptor, not through a mapping: a failing
+// disk is an error here, and no fault.
+func (p *parsed) extra(name string) ([]byte, error) {
+	t := p.find(name)
+	if t == nil {
+		return nil, nil
+	}
+	b := make([]byte, t.Bytes)
+	if err := readFull(p.r, b, int64(t.Offset)); err != nil {
+		return nil, err
+	}
+	return bytes.TrimRight(b, "\x00"), nil
 }
 
 // refuseEncrypted is the last structural question: what is encrypted is well

@@ -101,25 +101,30 @@ func (r *fnvRange) sink(at int64, p []byte) {
 
 // checkSum reads the whole file and compares the checksum. A stored 0 means
 // that the writer made none, and anything passes.
-func (p *parsed) checkSum(ctx context.Context, r io.ReaderAt, progress func(done, total int64)) error {
-	stored, err := p.storedSum(r)
+func (p *parsed) checkSum(ctx context.Context, progress func(done, total int64)) error {
+	stored, err := p.storedSum()
 	if err != nil || stored == 0 {
 		return err
 	}
 	sum := newFNVRange(&p.header)
-	if err := visit(ctx, r, DirOffset, int64(p.header.FileLen), progress, sum.sink); err != nil {
+	if err := visit(ctx, p.r, DirOffset, int64(p.header.FileLen), progress, sum.sink); err != nil {
 		return err
 	}
-	if sum.h != stored {
-		return badField("checksum", int64(p.header.FileLen), "checksum mismatch: stored 0x%016x, computed 0x%016x: the file is damaged, copy it again", stored, sum.h).as(ErrChecksum)
+	return p.compareSum(stored, sum.h)
+}
+
+func (p *parsed) compareSum(stored, computed uint64) error {
+	if stored == computed {
+		return nil
 	}
-	return nil
+	return badField("checksum", int64(p.header.FileLen),
+		"checksum mismatch: stored 0x%016x, computed 0x%016x: the file is damaged, copy it again", stored, computed).as(ErrChecksum)
 }
 
 // storedSum reads the checksum in the trailer.
-func (p *parsed) storedSum(r io.ReaderAt) (uint64, error) {
+func (p *parsed) storedSum() (uint64, error) {
 	var b [fnvTrailer]byte
-	if err := readFull(r, b[:], int64(p.header.FileLen)); err != nil {
+	if err := readFull(p.r, b[:], int64(p.header.FileLen)); err != nil {
 		return 0, err
 	}
 	return binary.LittleEndian.Uint64(b[:]), nil

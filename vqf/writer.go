@@ -226,7 +226,7 @@ func (w *Writer) readBack(ctx context.Context, progress func(done, total int64))
 	if err := visit(ctx, w.f, 0, st.Size(), progress, sum.sink, hash); err != nil {
 		return Result{}, fmt.Errorf("vqf: commit: read back: %w", withPath(err, w.path))
 	}
-	stored, err := p.storedSum(w.f)
+	stored, err := p.storedSum()
 	if err != nil {
 		return Result{}, withPath(err, w.path)
 	}
