@@ -42,8 +42,8 @@ func runeOf(b byte) rune {
 
 // decodeTokens fills in the bytes of every token. A content with a character
 // outside the alphabet stands for its own UTF-8 as a whole, as in the
-// reference.
-func (t *Tokenizer) decodeTokens() {
+// reference. respelt has contents that differ from those in the file.
+func (t *Tokenizer) decodeTokens(respelt map[int32]string) {
 	t.raw = make([]byte, 0, len(t.text))
 	t.rawS = make([]span, len(t.kind))
 	for id, kind := range t.kind {
@@ -51,6 +51,9 @@ func (t *Tokenizer) decodeTokens() {
 			continue
 		}
 		content, start := t.textS[id].of(t.text), len(t.raw)
+		if other, ok := respelt[int32(id)]; ok {
+			content = []byte(other)
+		}
 		for i := 0; i < len(content); {
 			r, n := utf8.DecodeRune(content[i:])
 			b, ok := byteOf(r)

@@ -40,7 +40,7 @@ var plane0 = sync.OnceValue(func() *[1 << 16]class {
 	for _, set := range []struct {
 		table *unicode.RangeTable
 		c     class
-	}{{unicode.L, classLetter}, {unicode.N, classNumber}, {unicode.White_Space, classSpace}} {
+	}{{unicode.L, classLetter}, {letters16, classLetter}, {unicode.N, classNumber}, {unicode.White_Space, classSpace}} {
 		for _, r := range set.table.R16 {
 			for i := int(r.Lo); i <= int(r.Hi); i += int(r.Stride) {
 				t[i] = set.c
@@ -65,9 +65,9 @@ func (e *encoder) class(s string) (class, int) {
 		return e.plane0[r], n
 	}
 	switch {
-	case unicode.Is(unicode.L, r):
+	case unicode.Is(unicode.L, r), unicode.Is(letters16, r):
 		return classLetter, n
-	case unicode.Is(unicode.N, r):
+	case unicode.Is(unicode.N, r), unicode.Is(numbers16, r):
 		return classNumber, n
 	}
 	return classOther, n

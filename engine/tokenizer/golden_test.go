@@ -89,7 +89,12 @@ func TestEncodeGoldens(t *testing.T) {
 // checkEncode runs all encode goldens of a family.
 func checkEncode(t *testing.T, tok *tokenizer.Tokenizer, family string) {
 	t.Helper()
-	for _, c := range readCases[encodeCase](t, family, "encode.json.gz") {
+	checkCases(t, tok, readCases[encodeCase](t, family, "encode.json.gz"))
+}
+
+func checkCases(t *testing.T, tok *tokenizer.Tokenizer, cases []encodeCase) {
+	t.Helper()
+	for _, c := range cases {
 		if got := tok.Encode(c.Text, true); !slices.Equal(got, c.IDs) {
 			t.Errorf("Encode(%q) = %v, want %v", c.Text, got, c.IDs)
 		}
@@ -113,6 +118,24 @@ func checkEncode(t *testing.T, tok *tokenizer.Tokenizer, family string) {
 		if got := tok.Decode(c.IDs, true); got != skipped {
 			t.Errorf("Decode(%v) without special tokens = %q, want %q", c.IDs, got, skipped)
 		}
+	}
+}
+
+// TestVariantGoldens covers settings that the four tokenizers do not use;
+// testdata/variants.py made them with the reference.
+func TestVariantGoldens(t *testing.T) {
+	for _, v := range readCases[struct {
+		Name      string          `json:"name"`
+		Tokenizer json.RawMessage `json:"tokenizer"`
+		Cases     []encodeCase    `json:"cases"`
+	}](t, "variants.json.gz") {
+		t.Run(v.Name, func(t *testing.T) {
+			tok, err := tokenizer.Parse(v.Tokenizer)
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkCases(t, tok, v.Cases)
+		})
 	}
 }
 

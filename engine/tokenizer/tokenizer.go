@@ -102,7 +102,8 @@ func build(sp *spec) (*Tokenizer, error) {
 	if err := t.readMerges(sp.merges); err != nil {
 		return nil, fmt.Errorf("merges: %w", err)
 	}
-	if err := t.addTokens(sp.added); err != nil {
+	respelt, err := t.addTokens(sp.added)
+	if err != nil {
 		return nil, fmt.Errorf("added_tokens: %w", err)
 	}
 	if sp.hasUnk {
@@ -119,7 +120,7 @@ func build(sp *spec) (*Tokenizer, error) {
 		}
 		t.prefix = append(t.prefix, id)
 	}
-	t.decodeTokens()
+	t.decodeTokens(respelt)
 	t.work.New = func() any { return new(bpeWork) }
 	return t, nil
 }
@@ -213,15 +214,17 @@ func (t *Tokenizer) readMerges(raw []byte) error {
 }
 
 // addTokens enters the added tokens; one whose content the vocabulary has
-// keeps that id.
-func (t *Tokenizer) addTokens(added []addedToken) error {
+// keeps that id. respelt has the contents that normalisation changes: such a
+// token is found, and decoded, in its normalised form.
+func (t *Tokenizer) addTokens(added []addedToken) (respelt map[int32]string, err error) {
 	var early, late []addedToken
+	respelt = make(map[int32]string)
 	for _, a := range added {
 		if len(a.content) == 0 || len(a.content) > maxAddedBytes {
-			return fmt.Errorf("token %.40q: length %d is not in 1..%d", a.content, len(a.content), maxAddedBytes)
+			return nil, fmt.Errorf("token %.40q: length %d is not in 1..%d", a.content, len(a.content), maxAddedBytes)
 		}
 		if a.id < 0 || a.id > maxTokenID {
-			return fmt.Errorf("token %q: id %d is not in 0..%d", a.content, a.id, maxTokenID)
+			return nil, fmt.Errorf("token %q: id %d is not in 0..%d", a.content, a.id, maxTokenID)
 		}
 		kind := kindAdded
 		if a.special {
@@ -230,21 +233,22 @@ func (t *Tokenizer) addTokens(added []addedToken) error {
 		if id, ok := t.ID(a.content); ok {
 			switch {
 			case id != a.id:
-				return fmt.Errorf("token %q has id %d, but %d in the vocabulary", a.content, a.id, id)
+				return nil, fmt.Errorf("token %q has id %d, but %d in the vocabulary", a.content, a.id, id)
 			case t.kind[id]&kindAdded != 0:
-				return fmt.Errorf("token %q appears twice", a.content)
+				return nil, fmt.Errorf("token %q appears twice", a.content)
 			}
 			t.kind[id] |= kind
 		} else {
 			at := span{uint32(len(t.text)), uint32(len(a.content))}
 			t.text = append(t.text, a.content...)
 			if err := t.put(a.id, at, kind); err != nil {
-				return err
+				return nil, err
 			}
 		}
 		if a.normalized {
 			if t.nfc {
 				a.content = toNFC(a.content)
+				respelt[a.id] = a.content
 			}
 			late = append(late, a)
 		} else {
@@ -252,5 +256,5 @@ func (t *Tokenizer) addTokens(added []addedToken) error {
 		}
 	}
 	t.early, t.late = newAddedSet(early), newAddedSet(late)
-	return nil
+	return respelt, nil
 }
