@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package testmodel
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// Template is the chat template, in the manner of ChatML. With enable_thinking
+// the answer begins with an opened thinking marker.
+const Template = `{%- for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{%- endfor %}` +
+	`{%- if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}` +
+	`{%- if enable_thinking is defined and enable_thinking %}{{ '<think>' }}{%- endif %}{%- endif %}`
+
+// Specials are the special tokens in the order of their ids.
+var Specials = []string{"<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>", "</think>"}
+
+// TokenizerJSON is the tokenizer as Hugging Face's tokenizer.json: byte-level
+// BPE without merges, so that every byte is a token.
+func TokenizerJSON() []byte {
+	vocab := make(map[string]int)
+	var added []map[string]any
+	for id, s := range Specials {
+		vocab[s] = id
+		added = append(added, map[string]any{
+			"id": id, "content": s, "single_word": false, "lstrip": false, "rstrip": false,
+			"normalized": false, "special": id < TokenThink,
+		})
+	}
+	for b := range 256 {
+		vocab[string(byteRune(b))] = TokenByte + b
+	}
+	level := map[string]any{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true}
+	return mustJSON(map[string]any{
+		"version": "1.0", "truncation": nil, "padding": nil, "added_tokens": added,
+		"normalizer": nil, "pre_tokenizer": level, "post_processor": nil, "decoder": level,
+		"model": map[string]any{
+			"type": "BPE", "dropout": nil, "unk_token": nil, "continuing_subword_prefix": nil, "end_of_word_suffix": nil,
+			"fuse_unk": false, "byte_fallback": false, "ignore_merges": false, "vocab": vocab, "merges": []string{},
+		},
+	})
+}
+
+// byteRune is the character that stands for a byte in a byte-level vocabulary:
+// itself when it prints, else one from U+0100 on.
+func byteRune(b int) rune {
+	prints := func(b int) bool { return b >= '!' && b <= '~' || b >= 0xa1 && b <= 0xac || b >= 0xae }
+	if prints(b) {
+		return rune(b)
+	}
+	n := 0
+	for i := range b {
+		if !prints(i) {
+			n++
+		}
+	}
+	return rune(0x100 + n)
+}
+
+// meta is the t_meta entry (docs/FORMAT.md).
+func (c Config) meta() []byte {
+	return mustJSON(map[string]any{
+		"v": 1, "converter": "testmodel", "name": c.Name, "architecture": "qwen3", "chat_template": Template,
+		"bos_token": "", "eos_token": "<|im_end|>", "add_bos": false, "bos_id": -1, "eos_id": TokenEnd,
+		"stop_ids": []int{TokenEnd}, "generation": map[string]any{"temperature": 0.6, "top_p": 0.95, "top_k": 20},
+		"mode": string(c.Mode), "quantiser": "B", "q8_layout": c.Q8.String(), "q4_layout": c.Q4.String(),
+		"tied": c.Tied, "context_length": c.MaxSeq,
+	})
+}
+
+// mustJSON marshals values that this package made.
+func mustJSON(v any) []byte {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("testmodel: internal error: %v", err))
+	}
+	return data
+}
