@@ -4,12 +4,34 @@
 
 package kernels
 
-// initPack allocates the packed copies that the tiled kernels read.
-func (a *Acts) initPack(maxTokens int) {}
+// initPack allocates the tiles of tokens that the products with several tokens
+// read (gemm_amd64.go).
+func (a *Acts) initPack(maxTokens int) {
+	if maxTokens == 1 {
+		return
+	}
+	tiles := (maxTokens + tileTokens - 1) / tileTokens
+	a.packQ = make([]int8, tiles*tileTokens*a.Cols)
+	a.packD = make([]float32, tiles*tileTokens*a.Cols/BlockLen)
+	a.packSum = make([]int32, tiles*tileTokens*a.Cols/BlockLen)
+}
 
-// packActs fills them for tokens [from,to); workers call it at the same time
-// for disjoint ranges, a.Tokens being set.
-func (a *Acts) packActs(from, to int) {}
+// packActs puts tokens [from,to) into their tiles. Workers call it at the same
+// time for disjoint ranges, a.Tokens being set: a token's places are its own.
+func (a *Acts) packActs(from, to int) {
+	nb := a.Cols / BlockLen
+	if !useAVX2 || a.Tokens == 1 || nb == 0 {
+		return
+	}
+	for t := from; t < to; t++ {
+		tile, i := t/tileTokens*nb*tileTokens, t%tileTokens
+		packToken(&a.packQ[tile*BlockLen+i*BlockLen], &a.packD[tile+i], &a.packSum[tile+i],
+			&a.Q[t*a.Cols], &a.D[t*nb], &a.Sum[t*nb], nb)
+	}
+}
+
+//go:noescape
+func packToken(q *int8, d *float32, bias *int32, srcQ *int8, srcD *float32, sum *int32, nb int)
 
 func quantizeActs(q []int8, d []float32, sum []int32, x []float32) {
 	quantizeActsGeneric(q, d, sum, x)

@@ -14,4 +14,25 @@ var features = []feature{
 	{"avx2", &useAVX2, cpu.X86.HasAVX2 && cpu.X86.HasF16C},
 }
 
-var implementations = []implementation{}
+var implementations = []implementation{
+	{"matmul q8 8x8", "vnni"},
+	{"matmul q8 8x8", "avx2"},
+	{"matmul q8 4x4", "vnni"},
+	{"matmul q8 4x4", "avx2"},
+	{"matmul q8 row", "vnni"},
+	{"matmul q8 row", "avx2"},
+	{"matmul q4 4x4", "vnni"},
+	{"matmul q4 4x4", "avx2"},
+	{"matmul q4 row", "vnni"},
+	{"matmul q4 row", "avx2"},
+	{"gemm q8 8x8", "vnni"},
+	{"gemm q8 8x8", "avx2"},
+	{"gemm q8 4x4", "vnni"},
+	{"gemm q8 4x4", "avx2"},
+	{"gemm q8 row", "vnni"},
+	{"gemm q8 row", "avx2"},
+	{"gemm q4 4x4", "vnni"},
+	{"gemm q4 4x4", "avx2"},
+	{"gemm q4 row", "vnni"},
+	{"gemm q4 row", "avx2"},
+}

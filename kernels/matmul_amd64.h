@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What the one-token kernels share:
+//
+//	func gemv…(dst *float32, w *byte, groups, nb int, q *int8, d *float32, sum *int32)
+//
+// They walk the weights in memory order, one row group after the other: a
+// second stream of addresses costs more bandwidth than sharing the activations
+// saves, and a stream that never breaks needs no software prefetch.
+//
+//	DI dst   SI weights   BX groups left   DX nb   CX blocks left
+//	R8 codes of the activations   R9 their scales   R10 their sums
+
+#define GEMV_ARGS \
+	MOVQ dst+0(FP), DI     \
+	MOVQ w+8(FP), SI       \
+	MOVQ groups+16(FP), BX \
+	MOVQ nb+24(FP), DX
+
+#define GEMV_ACTS \
+	MOVQ q+32(FP), R8    \
+	MOVQ d+40(FP), R9    \
+	MOVQ sum+48(FP), R10 \
+	MOVQ DX, CX
+
+#define GEMV_NEXT(bytes) \
+	ADDQ $bytes, SI \
+	ADDQ $32, R8    \
+	ADDQ $4, R9     \
+	ADDQ $4, R10
+
+// ROW8 ends eight blocks of one row of size bytes each: Y0-Y7 hold eight partial
+// integer sums of blocks 0 to 7. Leaves the eight sums in Y0, the products of
+// the scales in Y1. Uses Y0-Y9.
+#define ROW8(size) \
+	PAIR(Y0, Y1)                           \
+	PAIR(Y2, Y3)                           \
+	PAIR(Y4, Y5)                           \
+	PAIR(Y6, Y7)                           \
+	QUAD(Y0, Y2)                           \
+	QUAD(Y4, Y6)                           \
+	VPERM2I128 $0x20, Y4, Y0, Y8           \
+	VPERM2I128 $0x31, Y4, Y0, Y9           \
+	VPADDD     Y9, Y8, Y0                  \
+	VMOVD      (SI), X1                    \
+	VPINSRW    $1, (1*size)(SI), X1, X1    \
+	VPINSRW    $2, (2*size)(SI), X1, X1    \
+	VPINSRW    $3, (3*size)(SI), X1, X1    \
+	VPINSRW    $4, (4*size)(SI), X1, X1    \
+	VPINSRW    $5, (5*size)(SI), X1, X1    \
+	VPINSRW    $6, (6*size)(SI), X1, X1    \
+	VPINSRW    $7, (7*size)(SI), X1, X1    \
+	VCVTPH2PS  X1, Y1                      \
+	VMULPS     (R9), Y1, Y1
+
+// ROW8_ADD then adds the eight products to X13, blocks ascending.
+#define ROW8_ADD \
+	VCVTDQ2PS    Y0, Y0          \
+	VMULPS       Y1, Y0, Y0      \
+	VEXTRACTF128 $1, Y0, X4      \
+	VADDSS       X0, X13, X13    \
+	VMOVSHDUP    X0, X1          \
+	VPERMILPS    $2, X0, X2      \
+	VPERMILPS    $3, X0, X3      \
+	VADDSS       X1, X13, X13    \
+	VADDSS       X2, X13, X13    \
+	VADDSS       X3, X13, X13    \
+	VMOVSHDUP    X4, X5          \
+	VPERMILPS    $2, X4, X6      \
+	VPERMILPS    $3, X4, X7      \
+	VADDSS       X4, X13, X13    \
+	VADDSS       X5, X13, X13    \
+	VADDSS       X6, X13, X13    \
+	VADDSS       X7, X13, X13
+
+#define PAIR(a, b) \
+	VPUNPCKLDQ b, a, Y8 \
+	VPUNPCKHDQ b, a, Y9 \
+	VPADDD     Y9, Y8, a
+
+#define QUAD(a, b) \
+	VPUNPCKLQDQ b, a, Y8 \
+	VPUNPCKHQDQ b, a, Y9 \
+	VPADDD      Y9, Y8, a
+
+// ROW1 ends one block of a row: Y0 holds its eight partial sums. Leaves the
+// sum in X0 and the product of the scales in X1.
+#define ROW1 \
+	VEXTRACTI128 $1, Y0, X1    \
+	VPADDD       X1, X0, X0    \
+	VPSHUFD      $14, X0, X1   \
+	VPADDD       X1, X0, X0    \
+	VPSHUFD      $1, X0, X1    \
+	VPADDD       X1, X0, X0    \
+	MOVWLZX      (SI), AX      \
+	VMOVD        AX, X1        \
+	VCVTPH2PS    X1, X1        \
+	VMULSS       (R9), X1, X1
+
+#define ROW1_ADD \
+	VCVTDQ2PS X0, X0       \
+	VMULSS    X1, X0, X0   \
+	VADDSS    X0, X13, X13
+
+// The end of a block of four rows: adds the lanes of the integer sums in Z2,
+// scales, adds to X0.
+#define FINISH_VNNI \
+	VCVTPH2PS     (SI), X9     \
+	VMULPS.BCST   (R9), X9, X9 \
+	VEXTRACTI64X4 $1, Z2, Y3   \
+	VPADDD        Y3, Y2, Y2   \
+	VEXTRACTI128  $1, Y2, X3   \
+	VPADDD        X3, X2, X2   \
+	VCVTDQ2PS     X2, X2       \
+	VMULPS        X9, X2, X2   \
+	VADDPS        X2, X0, X0
+
+// The same from the two lanes of Y2.
+#define FINISH_AVX2 \
+	VCVTPH2PS    (SI), X9    \
+	VBROADCASTSS (R9), X10   \
+	VMULPS       X10, X9, X9 \
+	VEXTRACTI128 $1, Y2, X3  \
+	VPADDD       X3, X2, X2  \
+	VCVTDQ2PS    X2, X2      \
+	VMULPS       X9, X2, X2  \
+	VADDPS       X2, X0, X0
