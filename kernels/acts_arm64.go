@@ -4,13 +4,21 @@
 
 package kernels
 
-// initPack allocates the packed copies that the tiled kernels read.
+// initPack and packActs have nothing to do: the arm64 kernels read the codes as
+// they are.
 func (a *Acts) initPack(maxTokens int) {}
 
-// packActs fills them for tokens [from,to); workers call it at the same time
-// for disjoint ranges, a.Tokens being set.
 func (a *Acts) packActs(from, to int) {}
 
 func quantizeActs(q []int8, d []float32, sum []int32, x []float32) {
-	quantizeActsGeneric(q, d, sum, x)
+	if len(d) == 0 || !useNEON {
+		quantizeActsGeneric(q, d, sum, x)
+		return
+	}
+	n := len(d)
+	_, _, _ = q[n*BlockLen-1], sum[n-1], x[n*BlockLen-1]
+	quantizeActsNEON(&q[0], &d[0], &sum[0], &x[0], n)
 }
+
+//go:noescape
+func quantizeActsNEON(q *int8, d *float32, sum *int32, x *float32, blocks int)

@@ -27,4 +27,8 @@ var implementations = []implementation{
 	{"gemm q8 row", "sdot"}, {"gemm q8 row", "neon"},
 	{"gemm q4 4x4", "sdot"}, {"gemm q4 4x4", "neon"},
 	{"gemm q4 row", "sdot"}, {"gemm q4 row", "neon"},
+	{"quantize", "neon"}, {"dot", "neon"}, {"rmsnorm", "neon"}, {"rope", "neon"},
+	{"silu", "neon"}, {"add", "neon"}, {"softmax", "neon"},
+	{"attention scores", "neon"}, {"attention values", "neon"},
+	{"f32 to f16", "neon"}, {"f16 to f32", "neon"},
 }

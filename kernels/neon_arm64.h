@@ -23,7 +23,8 @@
 #define SQXTNH2(d, n)      WORD $(0x4E614800 | ((n)<<5) | (d)) // sqxtn2 v{d}.8h, v{n}.4s
 #define SQXTNB(d, n)       WORD $(0x0E214800 | ((n)<<5) | (d)) // sqxtn v{d}.8b, v{n}.8h
 #define SQXTNB2(d, n)      WORD $(0x4E214800 | ((n)<<5) | (d)) // sqxtn2 v{d}.16b, v{n}.8h
-#define SADDLVB(d, n)      WORD $(0x4E303800 | ((n)<<5) | (d)) // saddlv h{d}, v{n}.16b
+#define BICB(d, n, m)      WORD $(0x4E601C00 | ((m)<<16) | ((n)<<5) | (d)) // bic v{d}.16b, v{n}.16b, v{m}.16b
+#define UMAXVS(d, n)       WORD $(0x6EB0A800 | ((n)<<5) | (d)) // umaxv s{d}, v{n}.4s
 
 // Float arithmetic on four lanes. There is no fused form here on purpose: the
 // definitions multiply, round, then add.
@@ -35,7 +36,7 @@
 #define FMAXV(d, n, m)     WORD $(0x4E20F400 | ((m)<<16) | ((n)<<5) | (d)) // fmax v{d}.4s, v{n}.4s, v{m}.4s
 #define FMINV(d, n, m)     WORD $(0x4EA0F400 | ((m)<<16) | ((n)<<5) | (d)) // fmin v{d}.4s, v{n}.4s, v{m}.4s
 #define FMAXNMV(d, n, m)   WORD $(0x4E20C400 | ((m)<<16) | ((n)<<5) | (d)) // fmaxnm v{d}.4s, v{n}.4s, v{m}.4s
-#define FADDPV(d, n, m)    WORD $(0x6E20D400 | ((m)<<16) | ((n)<<5) | (d)) // faddp v{d}.4s, v{n}.4s, v{m}.4s
+#define FADDPS(d, n)       WORD $(0x7E30D800 | ((n)<<5) | (d)) // faddp s{d}, v{n}.2s
 #define FABSV(d, n)        WORD $(0x4EA0F800 | ((n)<<5) | (d)) // fabs v{d}.4s, v{n}.4s
 #define FNEGV(d, n)        WORD $(0x6EA0F800 | ((n)<<5) | (d)) // fneg v{d}.4s, v{n}.4s
 #define FCMGTV(d, n, m)    WORD $(0x6EA0E400 | ((m)<<16) | ((n)<<5) | (d)) // fcmgt v{d}.4s, v{n}.4s, v{m}.4s
