@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernels
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxCPUs is what a unix.CPUSet can hold.
+const maxCPUs = 1024
+
+// AllowedCPUs lists the CPUs that the process may run on, ascending: those of
+// any of its threads, since the workers of a [Pool] have masks of their own.
+func AllowedCPUs() ([]int, error) {
+	threads := []int{unix.Getpid()}
+	if list, err := os.ReadDir("/proc/self/task"); err == nil {
+		for _, e := range list {
+			if tid, err := strconv.Atoi(e.Name()); err == nil {
+				threads = append(threads, tid)
+			}
+		}
+	}
+	var all unix.CPUSet
+	for i, tid := range threads {
+		var set unix.CPUSet
+		if err := unix.SchedGetaffinity(tid, &set); err != nil {
+			if i > 0 { // a thread that has ended since
+				continue
+			}
+			return nil, fmt.Errorf("kernels: read the affinity mask: %w", err)
+		}
+		for j := range set {
+			all[j] |= set[j]
+		}
+	}
+	return cpuList(&all), nil
+}
+
+func cpuList(set *unix.CPUSet) []int {
+	list := make([]int, 0, set.Count())
+	for c := range maxCPUs {
+		if set.IsSet(c) {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+func threadID() int { return unix.Gettid() }
+
+// pinThread binds the calling thread, which must be locked to its goroutine, and
+// reads the mask back.
+func pinThread(cpu int) error {
+	var set unix.CPUSet
+	set.Set(cpu)
+	if err := unix.SchedSetaffinity(0, &set); err != nil {
+		return fmt.Errorf("kernels: pin a worker to CPU %d: %w", cpu, err)
+	}
+	return checkThread(0, cpu)
+}
+
+func checkThread(tid, cpu int) error {
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(tid, &set); err != nil {
+		return fmt.Errorf("kernels: read back the worker of CPU %d: %w", cpu, err)
+	}
+	if set.Count() != 1 || !set.IsSet(cpu) {
+		return fmt.Errorf("kernels: the worker of CPU %d runs on %v", cpu, cpuList(&set))
+	}
+	return nil
+}
+
+// savedThread is the state of the caller's thread before Attach.
+type savedThread struct {
+	locked bool
+	tid    int
+	mask   unix.CPUSet
+}
+
+// Attach binds the calling goroutine to the CPU of worker 0, for a series of
+// Run calls, and holds it there until Detach. In a pool that does not pin it
+// does nothing. Without it Run works as well, from wherever the caller is.
+func (p *Pool) Attach() error {
+	if !p.pin || p.attached.locked {
+		return nil
+	}
+	runtime.LockOSThread()
+	s := savedThread{locked: true, tid: threadID()}
+	err := unix.SchedGetaffinity(0, &s.mask)
+	if err == nil {
+		err = pinThread(p.cpus[0])
+	}
+	if err != nil {
+		runtime.UnlockOSThread()
+		return err
+	}
+	p.attached = s
+	return nil
+}
+
+// Detach undoes Attach, on the same goroutine.
+func (p *Pool) Detach() {
+	if !p.attached.locked {
+		return
+	}
+	// If the mask cannot be given back the thread stays locked, so that no
+	// other goroutine inherits it.
+	if err := unix.SchedSetaffinity(0, &p.attached.mask); err == nil {
+		runtime.UnlockOSThread()
+	}
+	p.attached = savedThread{}
+}
+
+// CheckAffinity reads back where the workers may run and says which of them
+// have been moved, by a change of the cpuset or a CPU that went away. It is nil
+// for a pool that does not pin.
+func (p *Pool) CheckAffinity() error {
+	if !p.pin || p.closed {
+		return nil
+	}
+	var err error
+	if p.attached.locked {
+		err = checkThread(p.attached.tid, p.cpus[0])
+	}
+	for i, w := range p.workers {
+		err = errors.Join(err, checkThread(w.tid, p.cpus[i+1]))
+	}
+	return err
+}

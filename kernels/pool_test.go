@@ -1,0 +1,457 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernels
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+type taskFunc func(worker, workers int)
+
+func (f taskFunc) Run(worker, workers int) { f(worker, workers) }
+
+// newTestPool has a worker on every allowed CPU, at least two workers: where
+// there is one CPU, they share it.
+func newTestPool(t testing.TB, pin bool) *Pool {
+	t.Helper()
+	cpus, err := AllowedCPUs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(cpus) == 1 {
+		cpus = append(cpus, cpus[0])
+	}
+	return startTestPool(t, cpus[:2], pin)
+}
+
+func startTestPool(t testing.TB, cpus []int, pin bool) *Pool {
+	t.Helper()
+	p, err := startPool(cpus, pin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
+
+// eventually polls for what another goroutine or the kernel is about to do.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !ok(); runtime.Gosched() {
+		if time.Now().After(end) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+func asleep(p *Pool) bool {
+	return !slices.ContainsFunc(p.workers, func(w *worker) bool { return !w.asleep.Load() })
+}
+
+func TestPoolRun(t *testing.T) {
+	for _, size := range []int{1, 2, 3, 4} {
+		cpus := make([]int, size) // all on CPU 0's account, not pinned
+		p := startTestPool(t, cpus, false)
+		if p.Size() != size {
+			t.Fatalf("Size = %d, want %d", p.Size(), size)
+		}
+		calls := make([]int, size) // written by its worker only: the race detector watches
+		total := 0
+		rounds := 300
+		for range rounds {
+			if err := p.Run(taskFunc(func(w, n int) {
+				if n != size {
+					t.Errorf("workers = %d, want %d", n, size)
+				}
+				calls[w]++
+			})); err != nil {
+				t.Fatal(err)
+			}
+			total++
+			for w, c := range calls {
+				if c != total {
+					t.Fatalf("size %d: worker %d ran %d times after %d runs", size, w, c, total)
+				}
+			}
+		}
+	}
+}
+
+// TestPoolSleeps: after spinFor no worker polls, no time is used, and the next
+// task wakes them.
+func TestPoolSleeps(t *testing.T) {
+	p := newTestPool(t, false)
+	var n atomic.Int32
+	count := taskFunc(func(int, int) { n.Add(1) })
+	for round := int32(1); round <= 3; round++ {
+		if err := p.Run(count); err != nil {
+			t.Fatal(err)
+		}
+		if got := n.Load(); got != 2*round {
+			t.Fatalf("%d calls, want %d", got, 2*round)
+		}
+		eventually(t, "the workers sleep", func() bool { return asleep(p) })
+	}
+	runtime.GC() // no background work of the collector in what follows
+	before := cpuTime(t)
+	const idle = 200 * time.Millisecond
+	time.Sleep(idle) // what is measured, not what is waited for
+	if used := cpuTime(t) - before; used > idle/10 {
+		t.Errorf("an idle pool used %v of CPU time in %v", used, idle)
+	}
+}
+
+func cpuTime(t *testing.T) time.Duration {
+	t.Helper()
+	var r unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &r); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
+}
+
+// TestPoolLongTask: the caller goes to sleep while a worker is still at it.
+func TestPoolLongTask(t *testing.T) {
+	p := newTestPool(t, false)
+	for slow := range 2 {
+		done := false
+		if err := p.Run(taskFunc(func(w, _ int) {
+			if w != slow {
+				return
+			}
+			if w == 1 {
+				eventually(t, "the caller sleeps", p.waiting.Load)
+			}
+			done = true
+		})); err != nil || !done {
+			t.Errorf("worker %d slow: done %v, error %v", slow, done, err)
+		}
+	}
+}
+
+func TestPoolPanic(t *testing.T) {
+	p := newTestPool(t, false)
+	cause := errors.New("boom")
+	for bad := range 2 {
+		err := p.Run(taskFunc(func(w, _ int) {
+			if w == bad {
+				panic(cause)
+			}
+		}))
+		var f *FaultError
+		if !errors.As(err, &f) || f.Worker != bad || f.HasAddr || !errors.Is(err, cause) {
+			t.Errorf("worker %d: error %v", bad, err)
+		}
+		if err := p.Run(taskFunc(func(int, int) {})); err != nil {
+			t.Errorf("after the panic: %v", err)
+		}
+	}
+}
+
+// truncatedMapping maps a file of two pages and cuts it to one: touching the
+// second page raises SIGBUS.
+func truncatedMapping(t *testing.T) (m []byte, page int) {
+	t.Helper()
+	page = unix.Getpagesize()
+	f, err := os.Create(filepath.Join(t.TempDir(), "weights"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Truncate(int64(2 * page)); err != nil {
+		t.Fatal(err)
+	}
+	m, err = unix.Mmap(int(f.Fd()), 0, 2*page, unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Munmap(m) })
+	if err := f.Truncate(int64(page)); err != nil {
+		t.Fatal(err)
+	}
+	return m, page
+}
+
+// TestPoolFault: a cut file is an error of the task, with the address, in Go code
+// and in every product kernel; the pool serves on.
+func TestPoolFault(t *testing.T) {
+	m, page := truncatedMapping(t)
+	p := newTestPool(t, true)
+	hasAddr := faultHasAddr(&m[page])
+	if !hasAddr && runtime.GOARCH == "amd64" {
+		t.Error("the runtime gives no address for SIGBUS")
+	}
+	check := func(what string, worker int, err error) {
+		t.Helper()
+		var f *FaultError
+		if !errors.As(err, &f) {
+			t.Errorf("%s: error %v, want a FaultError", what, err)
+			return
+		}
+		lo := uintptr(unsafe.Pointer(&m[0])) + uintptr(page)
+		if f.Worker != worker || f.HasAddr != hasAddr {
+			t.Errorf("%s: %v, want worker %d, address known %v", what, err, worker, hasAddr)
+		}
+		if f.HasAddr && (f.Addr < lo || f.Addr >= lo+uintptr(page) || !strings.Contains(f.Error(), "fault at address")) {
+			t.Errorf("%s: %v, want an address from %#x", what, err, lo)
+		}
+		if err := p.Run(taskFunc(func(int, int) {})); err != nil {
+			t.Errorf("after %s: %v", what, err)
+		}
+	}
+	for bad := range 2 {
+		var sink byte
+		check("a read", bad, p.Run(taskFunc(func(w, _ int) {
+			if w == bad {
+				sink += m[page+5]
+			}
+		})))
+	}
+	eachImplementation(t, func(t *testing.T) {
+		for _, l := range layouts {
+			for _, tokens := range []int{1, 9} {
+				rows := l.Rows() * (2 * page / l.GroupBytes() / 4)
+				matrix, err := NewMatrix(m[:rows*4*l.BlockBytes()], rows, 4*BlockLen, l)
+				if err != nil {
+					t.Fatal(err)
+				}
+				a := NewActs(tokens, matrix.Cols)
+				a.Quantize(make([]float32, tokens*matrix.Cols), tokens)
+				dst := make([]float32, tokens*rows)
+				for bad := range 2 {
+					check("MatMul "+l.String(), bad, p.Run(taskFunc(func(w, _ int) {
+						if w == bad {
+							MatMul(dst, rows, &matrix, a, 0, rows)
+						}
+					})))
+				}
+			}
+		}
+	})
+}
+
+// faultHasAddr tells whether the system reports where a fault was: qemu's user
+// mode gives address 0 for SIGBUS.
+func faultHasAddr(bad *byte) (has bool) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		_, has = recover().(interface{ Addr() uintptr })
+	}()
+	return *bad == 0
+}
+
+func TestPoolPin(t *testing.T) {
+	p := newTestPool(t, true)
+	before, err := AllowedCPUs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	runtime.LockOSThread() // to see that Detach gives this thread its mask back
+	defer runtime.UnlockOSThread()
+	if err := p.Attach(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Attach(); err != nil {
+		t.Errorf("second Attach: %v", err)
+	}
+	masks := make([][]int, 2)
+	look := taskFunc(func(w, _ int) { masks[w] = threadMask(t) })
+	if err := p.Run(look); err != nil {
+		t.Fatal(err)
+	}
+	for w, cpu := range p.CPUs() {
+		if want := []int{cpu}; !slices.Equal(masks[w], want) {
+			t.Errorf("worker %d may run on %v, want %v", w, masks[w], want)
+		}
+	}
+	if err := p.CheckAffinity(); err != nil {
+		t.Error(err)
+	}
+	if all, err := AllowedCPUs(); err != nil || !slices.Equal(all, before) {
+		t.Errorf("allowed while attached: %v %v, want %v", all, err, before)
+	}
+	p.Detach()
+	p.Detach()
+	if got := threadMask(t); !slices.Equal(got, before) {
+		t.Errorf("after Detach the caller may run on %v, want %v", got, before)
+	}
+	if len(before) > 1 {
+		var all unix.CPUSet
+		for _, c := range before {
+			all.Set(c)
+		}
+		if err := unix.SchedSetaffinity(p.workers[0].tid, &all); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.CheckAffinity(); err == nil {
+			t.Error("CheckAffinity does not see a worker that was moved")
+		}
+	}
+}
+
+func threadMask(t *testing.T) []int {
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &set); err != nil {
+		t.Error(err)
+	}
+	return cpuList(&set)
+}
+
+func TestPoolClose(t *testing.T) {
+	for _, pin := range []bool{false, true} {
+		before := runtime.NumGoroutine()
+		p := newTestPool(t, pin)
+		if err := p.Run(taskFunc(func(int, int) {})); err != nil {
+			t.Fatal(err)
+		}
+		if pin {
+			eventually(t, "the workers sleep", func() bool { return asleep(p) })
+		}
+		p.Close()
+		p.Close()
+		if err := p.Run(taskFunc(func(int, int) {})); !errors.Is(err, ErrPoolClosed) {
+			t.Errorf("Run after Close: %v", err)
+		}
+		if err := p.CheckAffinity(); err != nil {
+			t.Errorf("CheckAffinity after Close: %v", err)
+		}
+		eventually(t, "the goroutines are gone", func() bool { return runtime.NumGoroutine() <= before })
+	}
+}
+
+func TestPoolMisuse(t *testing.T) {
+	p := newTestPool(t, false)
+	err := p.Run(taskFunc(func(w, _ int) {
+		if w == 0 {
+			_ = p.Run(taskFunc(func(int, int) {}))
+		}
+	}))
+	var f *FaultError
+	if !errors.As(err, &f) || !strings.Contains(err.Error(), "while the pool is running") {
+		t.Errorf("nested Run: %v", err)
+	}
+}
+
+func TestPoolAllocs(t *testing.T) {
+	p := newTestPool(t, true)
+	if err := p.Attach(); err != nil {
+		t.Fatal(err)
+	}
+	defer p.Detach()
+	task := taskFunc(func(int, int) {})
+	if n := testing.AllocsPerRun(100, func() { _ = p.Run(task) }); n != 0 {
+		t.Errorf("%v allocations a Run", n)
+	}
+}
+
+// TestPoolBusy: more goroutines than processors want to run, and the garbage
+// collector; runs still finish.
+func TestPoolBusy(t *testing.T) {
+	p := newTestPool(t, false)
+	var stop atomic.Bool
+	defer stop.Store(true)
+	for range 2 * runtime.GOMAXPROCS(0) {
+		go func() {
+			for !stop.Load() {
+				_ = make([]byte, 1<<12)
+			}
+		}()
+	}
+	start := time.Now()
+	const rounds = 50
+	for range rounds {
+		if err := p.Run(taskFunc(func(int, int) {})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// A lost wake-up would hang; a time slice for each worker is the worst
+	// that is expected.
+	if d := time.Since(start); d > rounds*200*time.Millisecond {
+		t.Errorf("%d runs took %v", rounds, d)
+	}
+}
+
+func TestUsableCPUs(t *testing.T) {
+	type ints = []int
+	for _, c := range []struct {
+		cpus, allowed ints
+		quota         float64
+		procs         int
+		want          ints
+	}{
+		{ints{4, 5, 6, 7}, ints{0, 1, 2, 3, 4, 5, 6, 7}, 0, 8, ints{4, 5, 6, 7}},
+		{ints{4, 5, 6, 7}, ints{5, 7}, 0, 8, ints{5, 7}},
+		{ints{4, 5, 6, 7}, ints{4, 5, 6, 7}, 2.5, 8, ints{4, 5}},
+		{ints{4, 5}, ints{4, 5}, 0.5, 8, ints{4}},
+		{ints{4, 5, 6}, ints{4, 5, 6}, 9, 2, ints{4, 5}},
+		{ints{1, 1, 0}, ints{0, 1}, 0, 8, ints{1, 0}},
+		{ints{3}, ints{0}, 0, 8, nil},
+		{nil, ints{0}, 1, 1, nil},
+	} {
+		if got := usableCPUs(c.cpus, c.allowed, c.quota, c.procs); !slices.Equal(got, c.want) {
+			t.Errorf("usableCPUs(%v, %v, %g, %d) = %v, want %v", c.cpus, c.allowed, c.quota, c.procs, got, c.want)
+		}
+	}
+}
+
+func TestNewPool(t *testing.T) {
+	topo, err := DetectTopology()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := NewPool(topo.Big, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if p.Size() < 1 || p.Size() > len(topo.Big) {
+		t.Errorf("size %d on the CPUs %v", p.Size(), topo.Big)
+	}
+	for _, cpus := range [][]int{nil, {maxCPUs - 1}} {
+		if p, err := NewPool(cpus, false); err == nil {
+			p.Close()
+			t.Errorf("NewPool(%v): no error", cpus)
+		}
+	}
+	if _, err := startPool([]int{0, maxCPUs - 1}, true); err == nil {
+		t.Error("pinning to a CPU that is not there: no error")
+	}
+}
+
+func BenchmarkPoolRun(b *testing.B) {
+	for _, pin := range []bool{false, true} {
+		name := "free"
+		if pin {
+			name = "pinned"
+		}
+		b.Run(name, func(b *testing.B) {
+			p := newTestPool(b, pin)
+			if err := p.Attach(); err != nil {
+				b.Fatal(err)
+			}
+			defer p.Detach()
+			task := taskFunc(func(int, int) {
+				for range 200 { // some 10 microseconds
+					pause()
+				}
+			})
+			for b.Loop() {
+				if err := p.Run(task); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
