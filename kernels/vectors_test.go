@@ -101,6 +101,22 @@ func TestRepackVectors(t *testing.T) {
 	}
 }
 
+func TestRepackX8Vector(t *testing.T) {
+	var src []byte
+	for r := range 8 {
+		src = append(src, byte(0xa0+r), byte(0xb0+r))
+		for j := range 16 {
+			src = append(src, byte(16*r+j))
+		}
+	}
+	dst := make([]byte, len(src))
+	RepackQ4X8(dst, src, 8, BlockLen)
+	want := unhex(t, "a0 b0 a1 b1 a2 b2 a3 b3 a4 b4 a5 b5 a6 b6 a7 b7 88 89 8a 8b 8c 8d 8e 8f 98 99 9a 9b 9c 9d 9e 9f a8")
+	if !bytes.HasPrefix(dst, want) {
+		t.Errorf("got % x\nwant % x", dst[:len(want)], want)
+	}
+}
+
 // largeMatrix is the recipe of section 17.4: 96 x 4096.
 func largeMatrix() (x []float32, rows, cols int) {
 	rows, cols = 96, 4096
@@ -146,6 +162,15 @@ func TestLargeMatrixVectors(t *testing.T) {
 		if got := h.Sum64(); got != c.want {
 			t.Errorf("%s: FNV %016x, want %016x", c.name, got, c.want)
 		}
+	}
+	row := make([]byte, n*Q4BlockBytes)
+	QuantizeQ4(row, x)
+	dst := make([]byte, len(row))
+	RepackQ4X8(dst, row, rows, cols)
+	h := fnv.New64a()
+	h.Write(dst)
+	if got, want := h.Sum64(), uint64(0x6560558e1a44c3f9); got != want {
+		t.Errorf("x8: FNV %016x, want %016x", got, want)
 	}
 }
 
