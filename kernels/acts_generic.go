@@ -9,12 +9,7 @@ func quantizeActsGeneric(q []int8, d []float32, sum []int32, x []float32) {
 	for b := range d {
 		in := x[b*BlockLen:][:BlockLen]
 		out := q[b*BlockLen:][:BlockLen]
-		// The magnitude's bits order like the magnitude, infinity and then NaN
-		// on top.
-		var m uint32
-		for _, v := range in {
-			m = max(m, math.Float32bits(v)&0x7FFFFFFF)
-		}
+		m := maxAbs(in)
 		if m < 0x0D800000 || m >= 0x7F800000 { // under 2^-100, or not finite
 			d[b], sum[b] = 0, 0
 			if m >= 0x7F800000 {

@@ -284,3 +284,5 @@ func ExampleLayout() {
 	fmt.Println(Q8x8, Q8x8.Rows(), Q8x8.GroupBytes())
 	// Output: q8 8x8 8 272
 }
+
+func abs32(x float32) float32 { return math.Float32frombits(math.Float32bits(x) &^ (1 << 31)) }

@@ -36,7 +36,8 @@ func QuantizeG256(dst []byte, src []float32) {
 }
 
 // QuantizeQ4 stores src as row-major Q4_0 blocks (docs/FORMAT.md section 7.4).
-// len(src) is a multiple of 32, len(dst) is len(src)/32*18.
+// len(src) is a multiple of 32, len(dst) is len(src)/32*18. Values must be
+// finite.
 func QuantizeQ4(dst []byte, src []float32) {
 	n := checkBlocks("QuantizeQ4", dst, src, Q4BlockBytes)
 	for b := range n {
@@ -76,15 +77,20 @@ func checkBlocks(op string, dst []byte, src []float32, size int) int {
 	return n
 }
 
+// maxAbs has the bits of the largest magnitude: they order as the magnitudes do,
+// with infinity and then NaN on top.
+func maxAbs(x []float32) uint32 {
+	var m uint32
+	for _, v := range x {
+		m = max(m, math.Float32bits(v)&0x7FFFFFFF)
+	}
+	return m
+}
+
 // q8Scale is the unrounded scale of x: steps 1 and 2 of section 7.2.
 func q8Scale(x []float32) float32 {
-	m := float32(1e-10)
-	for _, v := range x {
-		if a := abs32(v); a > m {
-			m = a
-		}
-	}
-	return max(m/127, 1e-10)
+	m := max(maxAbs(x), math.Float32bits(1e-10))
+	return max(math.Float32frombits(m)/127, 1e-10)
 }
 
 func q8Codes(out []byte, x []float32, s float32) {
@@ -95,32 +101,26 @@ func q8Codes(out []byte, x []float32, s float32) {
 	}
 }
 
-// roundCode rounds half away from zero, the addition in float32, and clamps to
-// +-127.
+// roundCode rounds half away from zero, the addition in float32. The callers
+// divide by a scale of at least max/127, so that |v| is at most 127.00003 and no
+// code needs to be clamped to +-127. A NaN, which converts to 0 or to the smallest
+// int32, gives 0.
 func roundCode(v float32) int8 {
-	if v < 0 {
-		v -= 0.5
-	} else {
-		v += 0.5
-	}
-	switch {
-	case v >= 127:
-		return 127
-	case v <= -127:
-		return -127
-	}
-	return int8(v)
+	const half, sign = 0x3F000000, 1 << 31
+	return int8(int32(v + math.Float32frombits(math.Float32bits(v)&sign|half)))
 }
 
+// q4Scale is step 2 of section 7.4: the first element of the largest magnitude
+// decides, with its sign.
 func q4Scale(x []float32) float32 {
-	var a, mv float32
+	m := maxAbs(x)
 	for _, v := range x {
-		if m := abs32(v); m > a {
-			a, mv = m, v
+		if math.Float32bits(v)&0x7FFFFFFF == m {
+			if d := v / -8; d != 0 {
+				return d
+			}
+			break
 		}
-	}
-	if d := mv / -8; d != 0 {
-		return d
 	}
 	return 1
 }
@@ -134,8 +134,4 @@ func q4Code(v, id float32) byte {
 		return byte(t)
 	}
 	return 0
-}
-
-func abs32(x float32) float32 {
-	return math.Float32frombits(math.Float32bits(x) &^ (1 << 31))
 }
