@@ -37,7 +37,7 @@ block:
 //
 // x[i] = Exp(x[i]-m), and l[i%16] += that, over blocks*16 > 0 values.
 //
-// R0 l  R1 x  R2 blocks  R3 tmp
+// R0 l  R1 x  R2 blocks  R3 x to store
 // V0-V3 and V4-V7 x, t, r, Exp   V8,V9 scratch   V16-V19 lanes
 // V20-V30 constants   V31 m
 TEXT ·expSumNEON(SB), NOSPLIT, $0-28
@@ -47,24 +47,26 @@ TEXT ·expSumNEON(SB), NOSPLIT, $0-28
 	EXPLOAD(R3)
 	FMOVS m+24(FP), F31
 	VDUP  V31.S[0], V31.S4
+	MOVD  R1, R3
 	FLDPQ (R0), (F16, F17)
 	FLDPQ 32(R0), (F18, F19)
 
 block:
-	FLDPQ   (R1), (F0, F4)
+	FLDPQ.P 32(R1), (F0, F4)
 	FSUBV(0, 0, 31)
 	FSUBV(4, 4, 31)
 	EXP(0, 1, 2, 3, 8, V1, V3, V8)
 	EXP(4, 5, 6, 7, 9, V5, V7, V9)
-	FSTPQ.P (F3, F7), 32(R1)
+	FSTPQ   (F3, F7), (R3)
 	FADDV(16, 16, 3)
 	FADDV(17, 17, 7)
-	FLDPQ   (R1), (F0, F4)
+	FLDPQ.P 32(R1), (F0, F4)
 	FSUBV(0, 0, 31)
 	FSUBV(4, 4, 31)
 	EXP(0, 1, 2, 3, 8, V1, V3, V8)
 	EXP(4, 5, 6, 7, 9, V5, V7, V9)
-	FSTPQ.P (F3, F7), 32(R1)
+	FSTPQ   (F3, F7), 32(R3)
+	ADD     $64, R3
 	FADDV(18, 18, 3)
 	FADDV(19, 19, 7)
 	SUBS    $1, R2
@@ -77,21 +79,23 @@ block:
 //
 // x[i] *= r over blocks*16 > 0 values.
 //
-// R0 x  R1 blocks   V0-V3 x   V4 r
+// R0 x  R1 blocks  R2 x to store   V0-V3 x   V4 r
 TEXT ·scaleNEON(SB), NOSPLIT, $0-20
 	MOVD  x+0(FP), R0
 	MOVD  blocks+8(FP), R1
 	FMOVS r+16(FP), F4
+	MOVD  R0, R2
 
 block:
-	FLDPQ   (R0), (F0, F1)
-	FLDPQ   32(R0), (F2, F3)
+	FLDPQ.P 32(R0), (F0, F1)
+	FLDPQ.P 32(R0), (F2, F3)
 	SUBS    $1, R1
 	FMULE(0, 0, 4, 0)
 	FMULE(1, 1, 4, 0)
 	FMULE(2, 2, 4, 0)
 	FMULE(3, 3, 4, 0)
-	FSTPQ.P (F0, F1), 32(R0)
-	FSTPQ.P (F2, F3), 32(R0)
+	FSTPQ   (F0, F1), (R2)
+	FSTPQ   (F2, F3), 32(R2)
+	ADD     $64, R2
 	BNE     block
 	RET
