@@ -39,7 +39,7 @@ func checkArch(a *Arch, moe, vision bool) error {
 		return archField("rope_theta", "is %v, want a positive number", a.RopeTheta)
 	case !(a.NormEps >= 0 && a.NormEps < 1):
 		return archField("norm_eps", "is %v, want 0 to 1", a.NormEps)
-	case a.HeadDimFull != a.HeadDim && a.HeadDimFull != 0:
+	case a.HeadDimFull != a.HeadDim:
 		return archField("head_dim_full", "is %d, want head_dim %d", a.HeadDimFull, a.HeadDim)
 	case a.KVLoraRank != 0:
 		return archField("kv_lora_rank", "is %d: latent attention is not supported", a.KVLoraRank).as(ErrUnsupported)

@@ -15,8 +15,6 @@ func checkFlags(h *Header, ts []Tensor) error {
 	_, q4 := names["q4_q"]
 	has := func(f Flags) bool { return h.Flags&f != 0 }
 	switch {
-	case h.Version == VersionMoE && h.Fields == 41:
-		return badField("version", 4, "is 3, which needs the 45-field header")
 	case has(FlagQ8BufQ4) && !q8:
 		return bad("Q8BUF_Q4 is set, but there are no q8_* tensors")
 	case has(FlagG256) && !q8:

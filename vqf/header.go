@@ -120,7 +120,12 @@ func decodeHeader(b []byte, size int64) (Header, error) {
 	if h.Fields, err = detectFields(b, &h, uint64(size)); err != nil {
 		return h, err
 	}
-	if h.Fields == 45 {
+	switch {
+	case h.Fields == 41 && h.Version == VersionMoE:
+		return h, badField("version", 4, "is 3, but the 41-field header has no place for experts")
+	case h.Fields == 41 && h.Flags&FlagMoE != 0:
+		return h, badField("flags", 8, "MOE is set, but the 41-field header has no place for experts")
+	case h.Fields == 45:
 		r = &wordReader{b[archOffset:]}
 		h.Arch.code(r, 45)
 	}

@@ -23,7 +23,9 @@ func miniArch() vqf.Arch {
 }
 
 // miniSpec is a file of that model as a converter plans it by default.
-func miniSpec(mode vqf.Mode, fields int) vqf.Spec { return specOf(miniArch(), mode, vqf.Layout8x8, fields) }
+func miniSpec(mode vqf.Mode, fields int) vqf.Spec {
+	return specOf(miniArch(), mode, vqf.Layout8x8, fields)
+}
 
 func specOf(a vqf.Arch, mode vqf.Mode, want vqf.Layout, fields int) vqf.Spec {
 	q8, q4 := vqf.DefaultLayouts(a, mode, want)

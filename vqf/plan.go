@@ -88,6 +88,9 @@ func q4Gate(a *Arch) error { return q8Gate(a, Layout4x4, true) }
 // NewPlan derives the whole header and directory from the specification.
 func NewPlan(s Spec) (*Plan, error) {
 	moe := s.Arch.MoE()
+	if s.Arch.HeadDimFull == 0 {
+		s.Arch.HeadDimFull = s.Arch.HeadDim
+	}
 	if err := checkArch(&s.Arch, moe, s.Vision); err != nil {
 		return nil, err
 	}

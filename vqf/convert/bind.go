@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package convert
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"windhover/vqf"
+)
+
+// naming is how a container calls the tensors of the catalogue (docs/FORMAT.md,
+// text tensors). A name with %d is one of each layer; the first of several that
+// exists is taken.
+type naming map[string][]string
+
+var hfNames = naming{
+	"token_embed": {"model.language_model.embed_tokens.weight", "model.embed_tokens.weight"},
+	"final_norm":  {"model.language_model.norm.weight", "model.norm.weight"},
+	"attn_norm":   hfLayer("input_layernorm"),
+	"ffn_norm":    hfLayer("post_attention_layernorm"),
+	"q_norm":      hfLayer("self_attn.q_norm"),
+	"k_norm":      hfLayer("self_attn.k_norm"),
+	"q":           hfLayer("self_attn.q_proj"),
+	"k":           hfLayer("self_attn.k_proj"),
+	"v":           hfLayer("self_attn.v_proj"),
+	"o":           hfLayer("self_attn.o_proj"),
+	"gate":        hfLayer("mlp.gate_proj"),
+	"up":          hfLayer("mlp.up_proj"),
+	"down":        hfLayer("mlp.down_proj"),
+	"lm":          {"lm_head.weight"},
+}
+
+func hfLayer(name string) []string {
+	return []string{"model.language_model.layers.%d." + name + ".weight", "model.layers.%d." + name + ".weight"}
+}
+
+var ggufNames = naming{
+	"token_embed": {"token_embd.weight"},
+	"final_norm":  {"output_norm.weight"},
+	"attn_norm":   {"blk.%d.attn_norm.weight"},
+	"ffn_norm":    {"blk.%d.ffn_norm.weight"},
+	"q_norm":      {"blk.%d.attn_q_norm.weight"},
+	"k_norm":      {"blk.%d.attn_k_norm.weight"},
+	"q":           {"blk.%d.attn_q.weight"},
+	"k":           {"blk.%d.attn_k.weight"},
+	"v":           {"blk.%d.attn_v.weight"},
+	"o":           {"blk.%d.attn_output.weight"},
+	"gate":        {"blk.%d.ffn_gate.weight"},
+	"up":          {"blk.%d.ffn_up.weight"},
+	"down":        {"blk.%d.ffn_down.weight"},
+	"lm":          {"output.weight"},
+}
+
+// roles are the tensors of the catalogue without their q8_ or q4_ prefix.
+var roles = []string{"token_embed", "final_norm", "attn_norm", "ffn_norm", "q_norm", "k_norm", "q", "k", "v", "o", "gate", "up", "down", "lm"}
+
+// role strips the prefix of a quantised tensor's name.
+func role(name string) string {
+	if s, ok := strings.CutPrefix(name, "q8_"); ok {
+		return s
+	}
+	s, _ := strings.CutPrefix(name, "q4_")
+	return s
+}
+
+// matrix is one source tensor in its place: of one layer, or of the model.
+type matrix struct {
+	*tensor
+	rows, cols int
+	heads      int // if > 0, rows lie in rotary pairs within each of so many heads
+}
+
+// model is a source whose every tensor has been found and checked.
+type model struct {
+	*source
+	parts  map[string][]matrix // by role: a layer each, or one
+	tied   bool
+	params int64
+}
+
+// bind finds every tensor that the architecture needs, checks its shape and
+// type, and refuses a source that holds more: a tensor that is left over would
+// have taken part in the computation.
+func (s *source) bind() (*model, error) {
+	m := &model{source: s, parts: map[string][]matrix{}}
+	used := map[string]bool{}
+	for _, r := range roles {
+		if (r == "q_norm" || r == "k_norm") && s.arch.HasQNorm == 0 {
+			continue
+		}
+		shape, ok := s.arch.Shape(r)
+		if !ok {
+			shape, ok = s.arch.Shape("q8_" + r)
+		}
+		if !ok {
+			return nil, faulty("%s: the configuration gives tensor %q an absurd size", s.path, r)
+		}
+		for part := range shape.Parts {
+			t := s.find(r, part)
+			if t == nil && r == "lm" && !s.mustTie {
+				m.tied = true
+				t = s.find("token_embed", 0)
+			}
+			if t == nil {
+				return nil, faulty("tensor %q is missing from %s", s.candidates(r, part), s.path)
+			}
+			if err := t.check(r, shape); err != nil {
+				return nil, err
+			}
+			used[t.name] = true
+			x := matrix{tensor: t, rows: shape.Rows, cols: shape.Cols}
+			if s.permuted {
+				x.heads = map[string]int{"q": int(s.arch.NHeads), "k": int(s.arch.NKVHeads)}[r]
+			}
+			m.parts[r] = append(m.parts[r], x)
+			if !(r == "lm" && m.tied) {
+				m.params += int64(shape.Rows) * int64(shape.Cols)
+			}
+		}
+	}
+	return m, s.leftover(used)
+}
+
+// find returns the source tensor of a role, nil when there is none.
+func (s *source) find(r string, part int) *tensor {
+	for _, name := range s.names[r] {
+		if t, ok := s.byName[expand(name, part)]; ok {
+			return t
+		}
+	}
+	return nil
+}
+
+// candidates spells the names that find tries, for an error.
+func (s *source) candidates(r string, part int) string {
+	list := slices.Clone(s.names[r])
+	slices.Reverse(list) // the plain name first: it is what most models have
+	for i := range list {
+		list[i] = expand(list[i], part)
+	}
+	return strings.Join(list, `" or "`)
+}
+
+func expand(name string, part int) string {
+	if strings.Contains(name, "%d") {
+		return fmt.Sprintf(name, part)
+	}
+	return name
+}
+
+func (t *tensor) check(r string, shape vqf.Shape) error {
+	want := []uint64{uint64(shape.Rows), uint64(shape.Cols)}
+	if strings.HasSuffix(r, "norm") {
+		want = want[1:]
+	}
+	if !slices.Equal(t.shape, want) {
+		return faulty("tensor %q has shape %v, the configuration says %v", t.name, t.shape, want)
+	}
+	if !t.readable {
+		return unsupported("tensor %q has type %s: F32, F16 and BF16 are read", t.name, t.typ)
+	}
+	return nil
+}
+
+// leftover refuses the first tensor that nothing asked for.
+func (s *source) leftover(used map[string]bool) error {
+	for _, t := range s.tensors {
+		switch {
+		case used[t.name] || s.ignored(t.name):
+		case strings.HasSuffix(t.name, ".bias"):
+			return unsupported("tensor %q: the format has no place for the biases of projections, models with them are refused", t.name)
+		case t.name == "rope_freqs.weight":
+			return unsupported("tensor %q: rotary embeddings are not scaled", t.name)
+		case strings.Contains(t.name, "exps.") || strings.Contains(t.name, ".experts."):
+			return unsupported("tensor %q: mixtures of experts are not converted yet", t.name)
+		default:
+			return unsupported("tensor %q: no %s model of this shape has it, and leaving it out would change the model", t.name, s.architecture)
+		}
+	}
+	return nil
+}
+
+// readRows fills dst with n whole rows from row first on, in the order the
+// format wants: halves of a head one after the other, not pair by pair.
+func (x *matrix) readRows(dst []float32, first, n int) error {
+	if x.heads == 0 {
+		return x.read(dst[:n*x.cols], uint64(first)*uint64(x.cols))
+	}
+	for i := range n {
+		from := uint64(x.sourceRow(first+i)) * uint64(x.cols)
+		if err := x.read(dst[i*x.cols:(i+1)*x.cols], from); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// where names an element of the matrix as the source counts, for errors.
+func (x *matrix) where(row, col int) string {
+	if x.rows == 1 {
+		return fmt.Sprintf("tensor %q: element %d", x.name, col)
+	}
+	return fmt.Sprintf("tensor %q: element %d (row %d, column %d)", x.name, int64(x.sourceRow(row))*int64(x.cols)+int64(col), x.sourceRow(row), col)
+}
+
+// sourceRow is where the source has a row of the format's order.
+func (x *matrix) sourceRow(row int) int {
+	if x.heads == 0 {
+		return row
+	}
+	dim := x.rows / x.heads
+	in := row % dim
+	return row - in + 2*(in%(dim/2)) + in/(dim/2)
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package convert
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"windhover/kernels"
+	"windhover/vqf"
+)
+
+// encoding is how the rows of one tensor of the file are stored.
+type encoding struct {
+	quantise func(dst []byte, src []float32) // to row-major bytes
+	bytes    int                             // a block of `block` values
+	block    int
+	layout   kernels.Layout // 0: not re-laid-out
+	unit     int            // rows a piece must be a multiple of
+	limit    float32        // values must be smaller than this: their scale, or they, would not fit
+}
+
+// Largest values. A half rounds to infinity from 65520 on, and is cut to
+// infinity from 65536 on; the scale of a Q8 block is its largest value / 127,
+// that of a Q4 block / 8.
+const (
+	limitF32 = math.MaxFloat32 // infinities are above it
+	limitF16 = 65536
+	limitQ8  = 65520 * 127
+	limitQ4  = 65520 * 8
+)
+
+// encodingOf says how entry t of the file is made in a mode.
+func encodingOf(t vqf.Tensor, mode vqf.Mode, q8, q4 vqf.Layout) (encoding, error) {
+	switch t.Type {
+	case vqf.F32:
+		return encoding{putF32, 4, 1, 0, 1, limitF32}, nil
+	case vqf.F16:
+		return encoding{putF16, 2, 1, 0, 1, limitF16}, nil
+	case vqf.Q4_0:
+		l := map[vqf.Layout]kernels.Layout{vqf.LayoutRow: kernels.Q4Row, vqf.Layout4x4: kernels.Q4x4}[q4]
+		return encoding{kernels.QuantizeQ4, kernels.Q4BlockBytes, kernels.BlockLen, l, l.Rows(), limitQ4}, nil
+	case vqf.Q8_0:
+		l := map[vqf.Layout]kernels.Layout{vqf.LayoutRow: kernels.Q8Row, vqf.Layout4x4: kernels.Q8x4, vqf.Layout8x8: kernels.Q8x8}[q8]
+		e := encoding{kernels.QuantizeQ8, kernels.Q8BlockBytes, kernels.BlockLen, l, l.Rows(), limitQ8}
+		switch mode {
+		case vqf.ModeQ4I:
+			e.quantise, e.limit = kernels.QuantizeQ4I, limitQ4
+		case vqf.ModeG256:
+			// Eight rows are a multiple of 256 values whatever the columns, so
+			// that no group of 256 is cut by the end of a piece.
+			e.quantise, e.unit = kernels.QuantizeG256, 8
+		}
+		return e, nil
+	}
+	return encoding{}, fmt.Errorf("convert: internal error: tensor %q of type %s", t.Name, t.Type)
+}
+
+// size is the number of bytes of n values.
+func (e *encoding) size(n int) int { return n / e.block * e.bytes }
+
+func putF32(dst []byte, src []float32) {
+	for i, v := range src {
+		binary.LittleEndian.PutUint32(dst[4*i:], math.Float32bits(v))
+	}
+}
+
+func putF16(dst []byte, src []float32) {
+	for i, v := range src {
+		binary.LittleEndian.PutUint16(dst[2*i:], kernels.F32ToF16Trunc(v))
+	}
+}
+
+// largest returns the bits of the largest magnitude: as integers, magnitudes
+// compare as the values do, infinity is above every number and NaN above it.
+func largest(x []float32) uint32 {
+	const mask = 1<<31 - 1
+	var a, b, c, d uint32
+	for ; len(x) >= 4; x = x[4:] {
+		a = max(a, math.Float32bits(x[0])&mask)
+		b = max(b, math.Float32bits(x[1])&mask)
+		c = max(c, math.Float32bits(x[2])&mask)
+		d = max(d, math.Float32bits(x[3])&mask)
+	}
+	for _, v := range x {
+		a = max(a, math.Float32bits(v)&mask)
+	}
+	return max(a, b, c, d)
+}
+
+// checkValues refuses values that are not finite or too large for the encoding;
+// row is the first row of x.
+func (e *encoding) checkValues(m *matrix, x []float32, row int) error {
+	fine := func(v float32) bool {
+		a := math.Abs(float64(v))
+		return a < float64(e.limit) || a == limitF32 && e.limit == limitF32
+	}
+	if top := math.Float32frombits(largest(x)); fine(top) {
+		return nil
+	}
+	for i, v := range x {
+		if !fine(v) {
+			why := "not a finite number"
+			if math.Abs(float64(v)) <= math.MaxFloat32 {
+				why = fmt.Sprintf("too large to be stored, which ends at %v", e.limit)
+			}
+			return faulty("%s is %v: %s", m.where(row+i/m.cols, i%m.cols), v, why)
+		}
+	}
+	return fmt.Errorf("convert: internal error: tensor %q: a value vanished", m.name)
+}
+
+// rowErrors adds, for each row, the squares of what quantising took away and
+// of the values themselves: sums[2r] and sums[2r+1]. blocks are row-major.
+// Blocks are summed in float32 and rows in float64, always in order, so that
+// the sums do not depend on how the work is cut.
+func (e *encoding) rowErrors(sums []float64, blocks []byte, x []float32, cols int) {
+	var codes [kernels.BlockLen]float32
+	for b := 0; len(x) >= len(codes); b++ {
+		d := kernels.F16ToF32(binary.LittleEndian.Uint16(blocks))
+		q := blocks[2:e.bytes]
+		if e.bytes == kernels.Q4BlockBytes {
+			for i, c := range q {
+				codes[i] = float32(int(c&15) - 8)
+				codes[i+16] = float32(int(c>>4) - 8)
+			}
+		} else {
+			for i, c := range q {
+				codes[i] = float32(int8(c))
+			}
+		}
+		var lost, all float32
+		for i, v := range x[:len(codes)] {
+			gone := v - float32(d*codes[i])
+			lost += float32(gone * gone)
+			all += float32(v * v)
+		}
+		r := b * len(codes) / cols
+		sums[2*r] += float64(lost)
+		sums[2*r+1] += float64(all)
+		x, blocks = x[len(codes):], blocks[e.bytes:]
+	}
+}
