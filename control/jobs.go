@@ -1,0 +1,481 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+)
+
+const (
+	maxRejected = 16                     // records of refused commands kept
+	progressMin = 100 * time.Millisecond // between two records of one job
+	progressMax = 5 * time.Second        // the longest silence while something moves
+)
+
+// jobs takes commands, runs one at a time and publishes their records.
+type jobs struct {
+	topics  Topics
+	lim     Limits
+	now     func() time.Time
+	runner  JobRunner
+	policy  Policy
+	docs    *retained
+	journal *journal
+	notify  func(Notice)
+	wake    chan struct{} // capacity 1: something is queued
+
+	mu       sync.Mutex
+	recs     map[key]*jobEntry
+	order    []*jobEntry // by submission
+	queue    []*jobEntry
+	current  *jobEntry
+	stopping bool
+}
+
+// jobEntry is a job that has a record. jobs.mu guards it.
+type jobEntry struct {
+	rec    JobRecord
+	params []byte
+	hash   string
+	cancel context.CancelCauseFunc // while it runs
+	shown  time.Time               // last record
+}
+
+func (e *jobEntry) key() key { return key{e.rec.Client, e.rec.ID} }
+
+// restore takes over what the journal has. A job that was running when the device
+// went down ends as interrupted; one that waited waits again.
+func (j *jobs) restore(files []jobFile) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, f := range files {
+		e := &jobEntry{rec: f.Record, params: f.Params, hash: f.SHA256}
+		j.recs[e.key()] = e
+		j.order = append(j.order, e)
+		switch e.rec.Status {
+		case JobQueued:
+			j.queue = append(j.queue, e)
+			j.show(e)
+		case JobRunning:
+			j.end(e, JobFailed, nil, Errorf(Interrupted, "the device stopped while the job was running"))
+		default:
+			j.show(e)
+		}
+	}
+	j.signal()
+}
+
+func (j *jobs) signal() {
+	select {
+	case j.wake <- struct{}{}:
+	default:
+	}
+}
+
+// submit takes a command. The record says what became of it, rejected included; the
+// error is DuplicateID, for which there is no record to put it in. A trusted command
+// comes from this machine and is not held against the policy.
+func (j *jobs) submit(client, typ, id string, params []byte, trusted bool) (JobRecord, *Error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if typ == jobCancel {
+		return j.submitCancel(client, id, params, trusted)
+	}
+	k, hash := key{client, id}, jobHash(typ, params)
+	if e := j.recs[k]; e != nil && e.rec.Status != JobRejected {
+		if e.hash != hash {
+			return JobRecord{}, Errorf(DuplicateID, "job %q was another command", id)
+		}
+		j.show(e)
+		return e.rec, nil
+	}
+	if j.journal.seen(k) != "" {
+		return JobRecord{}, Errorf(DuplicateID, "job %q has run, its record is gone", id)
+	}
+	e := j.fresh(client, typ, id)
+	if refusal := j.admissible(client, typ, params, trusted); refusal != nil {
+		return j.reject(e, refusal), nil
+	}
+	e.params, e.hash = params, hash
+	err := j.store(e)
+	if err == nil {
+		err = j.journal.remember(k, hash)
+	}
+	if err != nil {
+		j.discard(e)
+		return j.reject(e, storageError(err)), nil
+	}
+	j.enter(e)
+	j.queue = append(j.queue, e)
+	j.show(e)
+	j.signal()
+	return e.rec, nil
+}
+
+// admissible checks a command in the order of the codes a caller can do something
+// about.
+func (j *jobs) admissible(client, typ string, params []byte, trusted bool) *Error {
+	if !slices.Contains(j.runner.JobTypes(), typ) && typ != jobCancel {
+		return Errorf(Unsupported, "job type %.64q is unknown", typ)
+	}
+	if !trusted && !j.policy.Allows(client, typ) {
+		return Errorf(Forbidden, "client %q may not submit %s: see [[policy]], anonymous.allow and mqtt.broker_enforces_acl", client, typ)
+	}
+	if _, refusal := j.decode(params); refusal != nil {
+		return refusal
+	}
+	switch {
+	case j.stopping:
+		return Errorf(ShuttingDown, "the device is shutting down")
+	case len(j.queue) >= j.lim.Jobs:
+		e := Errorf(QueueFull, "%d jobs wait, the limit is %d", len(j.queue), j.lim.Jobs)
+		e.RetryAfter = time.Minute
+		return e
+	}
+	return nil
+}
+
+func (j *jobs) decode(params []byte) (*command, *Error) {
+	if len(params) > j.lim.RequestBytes {
+		return nil, Errorf(PayloadTooLarge, "the command has more than %d bytes", j.lim.RequestBytes)
+	}
+	var obj map[string]json.RawMessage
+	c := new(command)
+	err := json.Unmarshal(params, &obj)
+	if err == nil && obj == nil {
+		err = errors.New("null")
+	}
+	if err == nil {
+		err = json.Unmarshal(params, c)
+	}
+	if err != nil {
+		return nil, Errorf(BadRequest, "%s", jsonProblem(err))
+	}
+	if refusal := c.expired(j.now()); refusal != nil {
+		return nil, refusal
+	}
+	return c, nil
+}
+
+// submitCancel carries out a job_cancel. The topic names the job to end, or, when the
+// payload has a target, the command itself, which then has a record of its own.
+func (j *jobs) submitCancel(client, id string, params []byte, trusted bool) (JobRecord, *Error) {
+	own := key{client, id}
+	refuse := func(refusal *Error) (JobRecord, *Error) {
+		if e := j.recs[own]; e != nil && e.rec.Status != JobRejected {
+			return JobRecord{}, refusal // that record belongs to a job
+		}
+		return j.reject(j.fresh(client, jobCancel, id), refusal), nil
+	}
+	c, refusal := j.decode(params)
+	if refusal != nil {
+		return refuse(refusal)
+	}
+	target := own
+	if c.Target != "" {
+		target.id = c.Target
+	}
+	if c.Client != "" {
+		target.client = c.Client
+	}
+	if target.client != client && !trusted && !j.policy.Allows(client, jobCancel) {
+		return refuse(Errorf(Forbidden, "client %q may cancel its own jobs alone", client))
+	}
+	e := j.recs[target]
+	if e == nil || e.rec.Status == JobRejected {
+		return refuse(Errorf(UnknownJob, "no job %.64q of client %.64q", target.id, target.client))
+	}
+	if target != own && j.recs[own] != nil && j.recs[own].rec.Status != JobRejected {
+		return refuse(Errorf(DuplicateID, "job %q was another command", id))
+	}
+	if !e.rec.Final() {
+		j.interrupt(e)
+	}
+	if target == own {
+		j.show(e)
+		return e.rec, nil
+	}
+	cmd := j.fresh(client, jobCancel, id)
+	cmd.rec.Status, cmd.rec.ExpiresAt = JobSucceeded, j.now().Add(j.lim.JobRecordsFor).UTC()
+	j.enter(cmd)
+	j.show(cmd)
+	j.trim()
+	return cmd.rec, nil
+}
+
+// interrupt ends an open job: at once when it waits, else when the runner returns.
+func (j *jobs) interrupt(e *jobEntry) {
+	if e.cancel != nil {
+		e.cancel(errCanceled)
+		return
+	}
+	if i := slices.Index(j.queue, e); i >= 0 {
+		j.queue = slices.Delete(j.queue, i, i+1)
+		j.end(e, JobCanceled, nil, Errorf(Canceled, "canceled before it began"))
+	}
+}
+
+func (j *jobs) fresh(client, typ, id string) *jobEntry {
+	now := j.now().UTC()
+	version := 0
+	if old := j.recs[key{client, id}]; old != nil {
+		version = old.rec.Version // a refused id that is tried again goes on counting
+	}
+	return &jobEntry{rec: JobRecord{
+		V: 1, ID: id, Type: typ, Client: client, Status: JobQueued, Version: version, Attempt: 1,
+		Result: json.RawMessage("{}"), CreatedAt: now,
+	}}
+}
+
+// enter puts an entry in the place of a rejected one of the same id, or at the end.
+func (j *jobs) enter(e *jobEntry) {
+	if old := j.recs[e.key()]; old != nil {
+		j.order = slices.DeleteFunc(j.order, func(o *jobEntry) bool { return o == old })
+	}
+	j.recs[e.key()] = e
+	j.order = append(j.order, e)
+}
+
+func (j *jobs) reject(e *jobEntry, refusal *Error) JobRecord {
+	e.rec.Status, e.rec.Error = JobRejected, refusal
+	e.rec.ExpiresAt = j.now().Add(j.lim.JobRecordsFor).UTC()
+	j.enter(e)
+	j.show(e)
+	j.notify(Notice{Event: NoticeRefused, Client: e.rec.Client, ID: e.rec.ID, Err: refusal})
+	j.trim()
+	return e.rec
+}
+
+// show publishes the record as it is now, as the next version.
+func (j *jobs) show(e *jobEntry) {
+	e.rec.Version++
+	e.rec.UpdatedAt = j.now().UTC()
+	e.shown = e.rec.UpdatedAt
+	p, err := encode(e.rec)
+	if err != nil {
+		return // result was marshalled before, the rest always encodes
+	}
+	j.docs.publish(j.topics.Job(e.rec.Client, e.rec.ID), p, true)
+}
+
+// store puts the job into the journal with the version that show will give it.
+func (j *jobs) store(e *jobEntry) error {
+	f := jobFile{Record: e.rec, Params: e.params, SHA256: e.hash}
+	f.Record.Version++
+	f.Record.UpdatedAt = j.now().UTC()
+	return j.journal.put(f)
+}
+
+// save is store where the job goes on although it cannot be stored.
+func (j *jobs) save(e *jobEntry) {
+	if err := j.store(e); err != nil {
+		j.notify(Notice{Event: NoticeState, ID: e.rec.ID, Err: err})
+	}
+}
+
+// discard takes back what store may have written.
+func (j *jobs) discard(e *jobEntry) {
+	if err := j.journal.remove(e.rec.Client, e.rec.ID); err != nil {
+		j.notify(Notice{Event: NoticeState, ID: e.rec.ID, Err: err})
+	}
+}
+
+func (j *jobs) end(e *jobEntry, status string, result json.RawMessage, failure *Error) {
+	e.rec.Status, e.rec.Error, e.cancel = status, failure, nil
+	if result != nil {
+		e.rec.Result = result
+	}
+	e.rec.ExpiresAt = j.now().Add(j.lim.JobRecordsFor).UTC()
+	e.params = []byte("{}")
+	j.save(e)
+	j.show(e)
+	j.trim()
+}
+
+// work runs jobs one after another until ctx ends.
+func (j *jobs) work(ctx context.Context) {
+	for {
+		e, jctx := j.next(ctx)
+		if e == nil {
+			select {
+			case <-j.wake:
+				continue
+			case <-ctx.Done():
+				return
+			}
+		}
+		j.run(jctx, e)
+	}
+}
+
+func (j *jobs) next(ctx context.Context) (*jobEntry, context.Context) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if len(j.queue) == 0 || j.stopping {
+		return nil, nil
+	}
+	e := j.queue[0]
+	j.queue = j.queue[1:]
+	j.current = e
+	jctx, cancel := context.WithCancelCause(ctx)
+	e.cancel = cancel
+	e.rec.Status = JobRunning
+	j.save(e)
+	j.show(e)
+	return e, jctx
+}
+
+func (j *jobs) run(ctx context.Context, e *jobEntry) {
+	j.mu.Lock()
+	job := Job{ID: e.rec.ID, Client: e.rec.Client, Type: e.rec.Type, Params: e.params}
+	cancel := e.cancel
+	j.mu.Unlock()
+	result, err := j.call(ctx, job, func(p JobProgress) { j.progress(e, p) })
+	cause := context.Cause(ctx)
+	cancel(nil)
+	var raw json.RawMessage
+	if err == nil && result != nil {
+		if raw, err = encode(result); err == nil && len(raw) > maxDoneBytes {
+			raw, err = nil, Errorf(Internal, "the result has %d bytes", len(raw))
+		}
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.current = nil
+	switch {
+	case err == nil:
+		if f := e.rec.Progress; f.Total > 0 {
+			e.rec.Progress = JobFraction{f.Total, f.Total, 100}
+		}
+		j.end(e, JobSucceeded, raw, nil)
+	case errors.Is(cause, errCanceled):
+		j.end(e, JobCanceled, nil, Errorf(Canceled, "canceled by the client"))
+	case cause != nil:
+		j.end(e, JobFailed, nil, Errorf(Interrupted, "the device was shut down while the job was running"))
+	default:
+		j.end(e, JobFailed, nil, asError(err))
+	}
+}
+
+func (j *jobs) call(ctx context.Context, job Job, report func(JobProgress)) (result any, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			e := Errorf(Internal, "internal error")
+			e.Incident = newID()
+			j.notify(Notice{Event: NoticePanic, Client: job.Client, ID: job.ID,
+				Err: fmt.Errorf("incident %s: panic: %v\n%s", e.Incident, p, debug.Stack())})
+			result, err = nil, e
+		}
+	}()
+	return j.runner.RunJob(ctx, job, report)
+}
+
+// progress publishes how far a job is: at each percent or phase, else every 5 s.
+func (j *jobs) progress(e *jobEntry, p JobProgress) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if e.cancel == nil {
+		return // it has ended
+	}
+	f := JobFraction{Done: p.Done, Total: p.Total}
+	if p.Total > 0 {
+		f.Pct = int(min(max(float64(p.Done)/float64(p.Total)*100, 0), 100))
+	}
+	since := j.now().Sub(e.shown)
+	phase := p.Phase != "" && p.Phase != e.rec.Phase
+	show := phase || f.Pct != e.rec.Progress.Pct && since >= progressMin || since >= progressMax
+	if !show {
+		return
+	}
+	if phase {
+		e.rec.Phase = p.Phase
+	}
+	e.rec.Progress = f
+	j.save(e) // the version must not go back over a restart
+	j.show(e)
+}
+
+// sweep clears records that are old.
+func (j *jobs) sweep() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	now := j.now()
+	for i := 0; i < len(j.order); {
+		if e := j.order[i]; e.rec.Final() && now.After(e.rec.ExpiresAt) {
+			j.clear(i)
+			continue
+		}
+		i++
+	}
+}
+
+// trim keeps the number of records within the bounds; refused commands go first.
+func (j *jobs) trim() {
+	rejected := 0
+	for _, e := range j.order {
+		if e.rec.Status == JobRejected {
+			rejected++
+		}
+	}
+	for i := 0; i < len(j.order) && rejected > maxRejected; {
+		if j.order[i].rec.Status == JobRejected {
+			j.clear(i)
+			rejected--
+			continue
+		}
+		i++
+	}
+	for i := 0; i < len(j.order) && len(j.order) > j.lim.KeptJobs; {
+		if j.order[i].rec.Final() {
+			j.clear(i)
+			continue
+		}
+		i++
+	}
+}
+
+func (j *jobs) clear(i int) {
+	e := j.order[i]
+	j.order = slices.Delete(j.order, i, i+1)
+	delete(j.recs, e.key())
+	j.discard(e)
+	j.docs.clear(j.topics.Job(e.rec.Client, e.rec.ID))
+}
+
+// stop refuses new jobs, ends the one that runs and leaves those that wait to the
+// next start.
+func (j *jobs) stop() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.stopping = true
+	if e := j.current; e != nil && e.cancel != nil {
+		e.cancel(errDrained)
+	}
+}
+
+// list returns all records, oldest first.
+func (j *jobs) list() []JobRecord {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	recs := make([]JobRecord, len(j.order))
+	for i, e := range j.order {
+		recs[i] = e.rec
+	}
+	return recs
+}
+
+// storageError is what a client is told when the journal cannot be written.
+func storageError(err error) *Error {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return Errorf(InsufficientStore, "the job could not be stored: %v", err)
+	}
+	return Errorf(Internal, "the job could not be stored: %v", err)
+}

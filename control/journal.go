@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package control
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// writeFile replaces dir/name durably: temporary file, fsync, rename, fsync of the
+// directory.
+func writeFile(dir, name string, data []byte) error {
+	f, err := os.CreateTemp(dir, "."+name+".")
+	if err != nil {
+		return fmt.Errorf("control: state: %w", err)
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), filepath.Join(dir, name))
+	}
+	if err != nil {
+		_ = os.Remove(f.Name()) // the first error is the one that counts
+		return fmt.Errorf("control: state: %w", err)
+	}
+	return syncDir(dir)
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("control: state: %w", err)
+	}
+	defer d.Close()
+	if err := d.Sync(); err != nil {
+		return fmt.Errorf("control: state: %w", err)
+	}
+	return nil
+}
+
+// nextSession reads the session number of the start before, adds one and stores it. A
+// file that cannot be understood counts as lost: the time in seconds is above any
+// number that was counted.
+func nextSession(dir string, now time.Time) (uint64, error) {
+	var last uint64
+	b, err := os.ReadFile(filepath.Join(dir, "session"))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return 0, fmt.Errorf("control: session number: %w", err)
+	default:
+		last, err = strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64)
+		if err != nil || last > 1<<53 {
+			last = uint64(max(now.Unix(), 1))
+		}
+	}
+	last++
+	return last, writeFile(dir, "session", []byte(strconv.FormatUint(last, 10)+"\n"))
+}
+
+// jobFile is a job on disk: what was asked, and the record as last published.
+type jobFile struct {
+	Record JobRecord       `json:"record"`
+	Params json.RawMessage `json:"params"`
+	SHA256 string          `json:"sha256"` // of type and payload
+}
+
+// journal keeps jobs and the ids of commands over restarts. It is used by one
+// goroutine at a time.
+type journal struct {
+	dir  string // jobs/ and dedupe.log are in it
+	keep int    // ids remembered
+	ids  map[key]string
+	log  []key // as in dedupe.log, oldest first
+}
+
+// openJournal reads the journal; files that cannot be read are moved aside and named
+// in the second result.
+func openJournal(dir string, keep int) (*journal, []jobFile, []error, error) {
+	if err := os.MkdirAll(filepath.Join(dir, "jobs"), 0o700); err != nil {
+		return nil, nil, nil, fmt.Errorf("control: state: %w", err)
+	}
+	j := &journal{dir: dir, keep: keep, ids: map[key]string{}}
+	if err := j.readIDs(); err != nil {
+		return nil, nil, nil, err
+	}
+	files, bad, err := j.readJobs()
+	return j, files, bad, err
+}
+
+func (j *journal) jobs() string { return filepath.Join(j.dir, "jobs") }
+
+// jobName is unique: neither part may hold a '~'.
+func jobName(client, id string) string { return client + "~" + id + ".json" }
+
+func (j *journal) readJobs() (files []jobFile, bad []error, err error) {
+	entries, err := os.ReadDir(j.jobs())
+	if err != nil {
+		return nil, nil, fmt.Errorf("control: state: %w", err)
+	}
+	for _, e := range entries {
+		name := filepath.Join(j.jobs(), e.Name())
+		if strings.HasPrefix(e.Name(), ".") {
+			_ = os.Remove(name) // left by a cut writeFile
+			continue
+		}
+		if !strings.HasSuffix(e.Name(), ".json") {
+			continue
+		}
+		var f jobFile
+		b, err := os.ReadFile(name)
+		if err == nil {
+			err = json.Unmarshal(b, &f)
+		}
+		if err == nil {
+			err = f.Record.check()
+		}
+		if err != nil {
+			bad = append(bad, fmt.Errorf("control: job file %q moved aside: %w", e.Name(), err))
+			_ = os.Rename(name, name+".bad") // kept for a look; if it stays it is named again
+			continue
+		}
+		files = append(files, f)
+	}
+	sort.Slice(files, func(a, b int) bool { return files[a].Record.CreatedAt.Before(files[b].Record.CreatedAt) })
+	return files, bad, nil
+}
+
+// put stores a job durably.
+func (j *journal) put(f jobFile) error {
+	b, err := encode(f)
+	if err != nil {
+		return fmt.Errorf("control: job %q: %w", f.Record.ID, err)
+	}
+	return writeFile(j.jobs(), jobName(f.Record.Client, f.Record.ID), b)
+}
+
+func (j *journal) remove(client, id string) error {
+	err := os.Remove(filepath.Join(j.jobs(), jobName(client, id)))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("control: state: %w", err)
+	}
+	return nil
+}
+
+// dedupeLine is a line of dedupe.log.
+type dedupeLine struct {
+	Client string `json:"client"`
+	ID     string `json:"id"`
+	SHA256 string `json:"sha256"`
+}
+
+func (j *journal) readIDs() error {
+	f, err := os.Open(filepath.Join(j.dir, "dedupe.log"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("control: state: %w", err)
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		var l dedupeLine
+		if json.Unmarshal(lines.Bytes(), &l) == nil { // a cut last line is no id yet
+			j.note(key{l.Client, l.ID}, l.SHA256)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("control: dedupe.log: %w", err)
+	}
+	return j.rewriteIDs()
+}
+
+func (j *journal) note(k key, hash string) {
+	if _, ok := j.ids[k]; !ok {
+		j.log = append(j.log, k)
+	}
+	j.ids[k] = hash
+	for len(j.log) > j.keep {
+		delete(j.ids, j.log[0])
+		j.log = j.log[1:]
+	}
+}
+
+func (j *journal) rewriteIDs() error {
+	var b strings.Builder
+	for _, k := range j.log {
+		line, err := encode(dedupeLine{k.client, k.id, j.ids[k]})
+		if err != nil {
+			return fmt.Errorf("control: dedupe.log: %w", err)
+		}
+		b.Write(line)
+		b.WriteByte('\n')
+	}
+	return writeFile(j.dir, "dedupe.log", []byte(b.String()))
+}
+
+// seen returns the hash of the command that k named, "" when it named none.
+func (j *journal) seen(k key) string { return j.ids[k] }
+
+// remember stores the id of a command durably, so that it never runs twice.
+func (j *journal) remember(k key, hash string) error {
+	j.note(k, hash)
+	name := filepath.Join(j.dir, "dedupe.log")
+	if st, err := os.Stat(name); err == nil && st.Size() > int64(j.keep)*400 {
+		return j.rewriteIDs()
+	}
+	line, err := encode(dedupeLine{k.client, k.id, hash})
+	if err != nil {
+		return fmt.Errorf("control: dedupe.log: %w", err)
+	}
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("control: state: %w", err)
+	}
+	_, err = f.Write(append(line, '\n'))
+	if err == nil {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return fmt.Errorf("control: state: %w", err)
+	}
+	return nil
+}
+
+func jobHash(typ string, params []byte) string {
+	sum := sha256.Sum256(append([]byte(typ+"\x00"), params...))
+	return hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	mqtt "github.com/eclipse/paho.mqtt.golang"
+	"github.com/eclipse/paho.mqtt.golang/packets"
+)
+
+const (
+	subscribeTimeout = 10 * time.Second
+	ackTimeout       = 30 * time.Second // without an acknowledgement the connection is stuck
+	disconnectMS     = 500
+	beatEvery        = 5 * time.Second
+	steadyAfter      = 10 * time.Second // a connection this old resets the pause between tries
+)
+
+// link keeps one connection to a broker alive: connect, subscribe, resync, serve the
+// outbox until the connection is lost, again. Each connection is a new client of the
+// MQTT library, used once: its own reconnecting resends old messages beside new ones
+// and has been seen to get stuck.
+type link struct {
+	name      string // "control", "data", for notices
+	endpoint  Endpoint
+	clientID  string
+	clean     bool
+	manualAck bool
+	will      *message
+	filters   []string
+	box       *outbox
+	handle    func(mqtt.Message)        // runs in the MQTT callback: must not block
+	onUp      func()                    // subscribed; the outbox is served after it returns
+	onDown    func(err error)           // a connection that was up is gone
+	onTry     func(err error)           // a try to connect went wrong
+	ups       atomic.Uint64             // connections made
+	beat      atomic.Pointer[time.Time] // when the supervisor last moved
+	connected atomic.Bool
+
+	wg sync.WaitGroup
+}
+
+// run supervises until ctx ends, then disconnects in an orderly way and returns once
+// every goroutine of the link has ended.
+func (l *link) run(ctx context.Context) {
+	defer l.wg.Wait()
+	pause := l.pause(0)
+	for ctx.Err() == nil {
+		c, err := l.try(ctx)
+		if err == nil {
+			began := time.Now()
+			l.ups.Add(1)
+			l.connected.Store(true)
+			err = l.serve(ctx, c)
+			l.connected.Store(false)
+			if ctx.Err() != nil {
+				return
+			}
+			l.onDown(err)
+			if time.Since(began) > steadyAfter {
+				pause = l.pause(0)
+			}
+		} else if ctx.Err() == nil {
+			l.onTry(err)
+		}
+		// Half of the pause is random, so that a fleet does not come back at once.
+		l.wait(ctx, pause/2+rand.N(pause/2+1))
+		pause = l.pause(pause)
+	}
+}
+
+// try connects, showing meanwhile that the supervisor lives, but not for longer than
+// a connection can honestly take.
+func (l *link) try(ctx context.Context) (*conn, error) {
+	type made struct {
+		c   *conn
+		err error
+	}
+	result := make(chan made, 1)
+	go func() {
+		c, err := l.connect(ctx)
+		result <- made{c, err}
+	}()
+	beat := time.NewTicker(beatEvery)
+	defer beat.Stop()
+	began := time.Now()
+	l.tick()
+	for {
+		select {
+		case m := <-result:
+			l.tick()
+			return m.c, m.err
+		case <-beat.C:
+			if time.Since(began) < time.Minute {
+				l.tick()
+			}
+		}
+	}
+}
+
+// pause returns the pause that follows prev, doubling between the bounds.
+func (l *link) pause(prev time.Duration) time.Duration {
+	least, most := l.endpoint.RetryMin, l.endpoint.RetryMax
+	if least <= 0 {
+		least = 500 * time.Millisecond
+	}
+	if most <= 0 {
+		most = 30 * time.Second
+	}
+	return min(max(2*prev, least), most)
+}
+
+func (l *link) tick() {
+	now := time.Now()
+	l.beat.Store(&now)
+}
+
+// wait passes the time, showing that the supervisor lives.
+func (l *link) wait(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	beat := time.NewTicker(beatEvery)
+	defer beat.Stop()
+	for {
+		select {
+		case <-t.C:
+			return
+		case <-ctx.Done():
+			return
+		case <-beat.C:
+			l.tick()
+		}
+	}
+}
+
+// conn is one connection, from its dialling to its loss.
+type conn struct {
+	client mqtt.Client
+	acks   chan flying
+	lost   chan struct{} // closed when the connection is gone
+
+	mu  sync.Mutex
+	nc  net.Conn
+	err error
+}
+
+type flying struct {
+	m     *message
+	token mqtt.Token
+}
+
+// fail closes the connection for the first reason given.
+func (c *conn) fail(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return
+	}
+	c.err = err
+	close(c.lost)
+	if c.nc != nil {
+		_ = c.nc.Close() // the library notices and winds down
+	}
+}
+
+func (c *conn) reason() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+var (
+	errStuck        = errors.New("control: the broker acknowledged nothing for 30 s")
+	errShutdown     = errors.New("control: shutting down")
+	errNotConnected = errors.New("control: not connected")
+)
+
+// connect makes a connection and subscribes.
+func (l *link) connect(ctx context.Context) (*conn, error) {
+	u, err := l.endpoint.parse()
+	if err != nil {
+		return nil, err
+	}
+	user, password, err := l.endpoint.credentials()
+	if err != nil {
+		return nil, err
+	}
+	c := &conn{acks: make(chan flying, flightWindow), lost: make(chan struct{})}
+	c.client = mqtt.NewClient(l.options(ctx, c, u, user, password))
+
+	stop := context.AfterFunc(ctx, func() { c.fail(errShutdown) })
+	defer stop()
+	if err := finish(c.client.Connect(), 2*connectTimeout); err != nil {
+		c.fail(err)
+		return nil, fmt.Errorf("control: %s: %w", u.Host, err)
+	}
+	if err := l.subscribe(c); err != nil {
+		c.fail(err)
+		c.client.Disconnect(0)
+		return nil, fmt.Errorf("control: %s: %w", u.Host, err)
+	}
+	return c, nil
+}
+
+func (l *link) options(ctx context.Context, c *conn, u *url.URL, user, password string) *mqtt.ClientOptions {
+	o := mqtt.NewClientOptions()
+	o.AddBroker(u.String())
+	o.SetClientID(l.clientID).SetCleanSession(l.clean).SetProtocolVersion(4)
+	o.SetUsername(user).SetPassword(password)
+	o.SetAutoReconnect(false).SetConnectRetry(false).SetConnectTimeout(connectTimeout)
+	o.SetKeepAlive(keepAlive).SetPingTimeout(10 * time.Second)
+	o.SetOrderMatters(true).SetResumeSubs(false).SetStore(noStore{})
+	o.SetAutoAckDisabled(l.manualAck)
+	timeout := l.endpoint.WriteTimeout
+	if timeout <= 0 {
+		timeout = 10 * time.Second
+	}
+	o.SetWriteTimeout(timeout)
+	if l.will != nil {
+		o.SetBinaryWill(l.will.topic, l.will.payload, l.will.qos, l.will.retain)
+	}
+	// One handler for everything: with a persistent session messages arrive before
+	// the SUBACK, and a message without a handler would never be acknowledged.
+	o.SetDefaultPublishHandler(func(_ mqtt.Client, m mqtt.Message) { l.handle(m) })
+	o.SetConnectionLostHandler(func(_ mqtt.Client, err error) { c.fail(err) })
+	o.SetCustomOpenConnectionFn(func(*url.URL, mqtt.ClientOptions) (net.Conn, error) {
+		nc, err := l.endpoint.open(ctx)
+		if err != nil {
+			return nil, err
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.err != nil {
+			_ = nc.Close() // given up meanwhile
+			return nil, c.err
+		}
+		c.nc = nc
+		return nc, nil
+	})
+	return o
+}
+
+// finish waits for a token with a limit.
+func finish(t mqtt.Token, limit time.Duration) error {
+	if !t.WaitTimeout(limit) {
+		return fmt.Errorf("no answer within %v", limit)
+	}
+	return t.Error()
+}
+
+// subscribe asks for every filter, once a connection.
+func (l *link) subscribe(c *conn) error {
+	if len(l.filters) == 0 {
+		return nil
+	}
+	want := make(map[string]byte, len(l.filters))
+	for _, f := range l.filters {
+		want[f] = 1
+	}
+	t := c.client.SubscribeMultiple(want, nil)
+	if err := finish(t, subscribeTimeout); err != nil {
+		return fmt.Errorf("subscribe: %w", err)
+	}
+	if st, ok := t.(*mqtt.SubscribeToken); ok {
+		for f, q := range st.Result() {
+			if q > 2 {
+				return fmt.Errorf("subscribe: the broker denies %q", f)
+			}
+		}
+	}
+	return nil
+}
+
+// serve publishes from the outbox until the connection is lost or ctx ends.
+func (l *link) serve(ctx context.Context, c *conn) error {
+	l.onUp()
+	gen := l.box.attach()
+	l.wg.Add(2)
+	go func() { defer l.wg.Done(); l.publish(c, gen) }()
+	go func() { defer l.wg.Done(); l.collect(c, gen) }()
+	beat := time.NewTicker(beatEvery)
+	defer beat.Stop()
+	for {
+		select {
+		case <-beat.C:
+			l.tick()
+			continue
+		case <-c.lost:
+		case <-ctx.Done():
+			c.client.Disconnect(disconnectMS) // sends DISCONNECT: the will is not published
+			c.fail(errShutdown)
+		}
+		break
+	}
+	l.box.detach(gen)
+	if ctx.Err() == nil {
+		c.client.Disconnect(0) // ends what the library still runs
+	}
+	return c.reason()
+}
+
+// publish hands messages to the library. It may be blocked in a dead connection for
+// the write timeout; a new connection has its own goroutine and does not wait.
+func (l *link) publish(c *conn, gen uint64) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		select {
+		case <-c.lost:
+			l.box.signal() // a wake-up taken by mistake belongs to the next connection
+			return
+		default:
+		}
+		m, wait := l.box.take(gen)
+		if m == nil {
+			if wait <= 0 {
+				wait = time.Hour
+			}
+			timer.Reset(wait)
+			select {
+			case <-l.box.wake:
+			case <-timer.C:
+			case <-c.lost:
+			}
+			continue
+		}
+		token := c.client.Publish(m.topic, m.qos, m.retain, m.payload)
+		if m.qos == 0 {
+			continue
+		}
+		select {
+		case c.acks <- flying{m, token}:
+		case <-c.lost:
+		}
+	}
+}
+
+// collect waits for acknowledgements, which come in the order of the publishes.
+func (l *link) collect(c *conn, gen uint64) {
+	for {
+		select {
+		case <-c.lost:
+			return
+		case f := <-c.acks:
+			timer := time.NewTimer(ackTimeout)
+			select {
+			case <-c.lost:
+			case <-timer.C:
+				c.fail(errStuck)
+			case <-f.token.Done():
+				// An error is a lost or stuck connection: the message stays in
+				// flight and goes out again on the next one.
+				if err := f.token.Error(); err != nil {
+					c.fail(err)
+				} else {
+					l.box.ack(gen, f.m)
+				}
+			}
+			timer.Stop()
+		}
+	}
+}
+
+// noStore is the MQTT library's store with room for nothing: what is in flight lives
+// in the outbox, bounded and in order, and commands that came in live in the journal.
+type noStore struct{}
+
+func (noStore) Open()                             {}
+func (noStore) Put(string, packets.ControlPacket) {}
+func (noStore) Get(string) packets.ControlPacket  { return nil }
+func (noStore) All() []string                     { return nil }
+func (noStore) Del(string)                        {}
+func (noStore) Close()                            {}
+func (noStore) Reset()                            {}

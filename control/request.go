@@ -1,0 +1,494 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package control
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+	"unicode/utf8"
+)
+
+// Operations below req/.
+const (
+	OpGenerate = "generate" // raw continuation of prompt
+	OpChat     = "chat"     // messages through the model's template
+	OpPrompt   = "prompt"   // the payload is one user message
+	OpTokenize = "tokenize"
+	OpCancel   = "cancel"
+	OpFetch    = "fetch"
+)
+
+// Ops lists the operations this package answers.
+var Ops = []string{OpGenerate, OpChat, OpPrompt, OpTokenize, OpCancel, OpFetch}
+
+// Sampling used where neither the request nor the model says otherwise.
+const (
+	DefaultTemperature = 0.7
+	DefaultTopP        = 0.8
+	DefaultTopK        = 20
+)
+
+const (
+	defaultMaxTokens = 256
+	defaultFlush     = 50 * time.Millisecond
+	defaultPriority  = 5
+	lowestPriority   = 9
+
+	maxMaxTokens = 1 << 20
+	maxStops     = 16
+	maxStopBytes = 512
+	maxMessages  = 1024
+	maxFlush     = 10 * time.Second
+	maxDuration  = 24 * time.Hour
+)
+
+// Request is one question of a client, decoded, checked and with the defaults of the
+// protocol filled in.
+type Request struct {
+	Op     string // OpGenerate, OpChat (also what OpPrompt becomes), OpTokenize, OpCancel, OpFetch
+	Client string // from the topic
+	ID     string // "" until the device makes one
+
+	Model    string // "": the default model
+	Prompt   string
+	Messages []Message
+	Tools    []json.RawMessage
+	Schema   json.RawMessage // json_schema
+
+	MaxTokens     int
+	Temperature   *float32 // nil: the model's default, else DefaultTemperature; so for the next two
+	TopP          *float32
+	TopK          *int
+	MinP          float32
+	RepeatPenalty float32
+	Seed          *uint64 // nil: any
+	Stop          []string
+	Truncate      string // "" (refuse) or "oldest"
+	Think         bool
+	ThinkBudget   int // tokens; 0: none said
+
+	Stream    bool
+	StreamQoS byte
+	Flush     time.Duration
+	FinalText bool
+	Deadline  time.Duration // 0: none
+	SentAt    time.Time     // zero: not said
+	TTL       time.Duration // 0: none
+	Priority  int           // 0 first
+
+	Target  string // cancel, fetch
+	FromSeq int    // fetch
+}
+
+// Message is one turn of a chat. Content marshals as Hugging Face templates expect
+// it: a string, or a list of parts.
+type Message struct {
+	Role       string          `json:"role"`
+	Content    Content         `json:"content"`
+	Reasoning  string          `json:"reasoning_content,omitempty"`
+	ToolCalls  json.RawMessage `json:"tool_calls,omitempty"`
+	ToolCallID string          `json:"tool_call_id,omitempty"`
+	Name       string          `json:"name,omitempty"`
+}
+
+// Content is what a message says: text, or parts in order (then Text is "").
+type Content struct {
+	Text  string
+	Parts []Part
+}
+
+// Part is a piece of a message.
+type Part struct {
+	Type string `json:"type"` // text, image
+	Text string `json:"text,omitempty"`
+	Data string `json:"data,omitempty"` // image, base64
+	File string `json:"file,omitempty"` // image, name inside import/
+}
+
+// MarshalJSON writes a string, or the list of parts.
+func (c Content) MarshalJSON() ([]byte, error) {
+	if c.Parts != nil {
+		return encode(c.Parts)
+	}
+	return encode(c.Text)
+}
+
+// UnmarshalJSON reads a string, null or a list of parts.
+func (c *Content) UnmarshalJSON(p []byte) error {
+	*c = Content{}
+	if len(p) > 0 && p[0] == '[' {
+		return json.Unmarshal(p, &c.Parts)
+	}
+	return json.Unmarshal(p, &c.Text)
+}
+
+// wireRequest is a request as it is written. Pointers tell absent from zero.
+type wireRequest struct {
+	ID            *string           `json:"id,omitempty"`
+	Model         string            `json:"model,omitempty"`
+	Prompt        *string           `json:"prompt,omitempty"`
+	Text          *string           `json:"text,omitempty"` // tokenize: same as prompt
+	Messages      []Message         `json:"messages,omitempty"`
+	Tools         []json.RawMessage `json:"tools,omitempty"`
+	Schema        json.RawMessage   `json:"json_schema,omitempty"`
+	MaxTokens     *int              `json:"max_tokens,omitempty"`
+	Temperature   *float32          `json:"temperature,omitempty"`
+	TopP          *float32          `json:"top_p,omitempty"`
+	TopK          *int              `json:"top_k,omitempty"`
+	MinP          *float32          `json:"min_p,omitempty"`
+	RepeatPenalty *float32          `json:"repeat_penalty,omitempty"`
+	Seed          *uint64           `json:"seed,omitempty"`
+	Stop          []string          `json:"stop,omitempty"`
+	Truncate      string            `json:"truncate,omitempty"`
+	Think         bool              `json:"think,omitempty"`
+	ThinkBudget   int               `json:"think_budget,omitempty"`
+	Stream        *bool             `json:"stream,omitempty"`
+	StreamQoS     *int              `json:"stream_qos,omitempty"`
+	FlushMS       *int64            `json:"flush_ms,omitempty"`
+	FinalText     *bool             `json:"final_text,omitempty"`
+	DeadlineMS    *int64            `json:"deadline_ms,omitempty"`
+	SentAt        string            `json:"sent_at,omitempty"`
+	TTLMS         *int64            `json:"ttl_ms,omitempty"`
+	Priority      *int              `json:"priority,omitempty"`
+	Target        string            `json:"target,omitempty"`
+	FromSeq       int               `json:"from_seq,omitempty"`
+}
+
+// DecodeRequest reads the payload of op from client, fills in defaults and checks
+// every field. Unknown fields are ignored. Whatever is wrong comes back as an *Error
+// with BadRequest or Unsupported; the size limit is the caller's business.
+func DecodeRequest(op, client string, p []byte) (*Request, error) {
+	if !utf8.Valid(p) {
+		return nil, Errorf(BadRequest, "the payload is not UTF-8")
+	}
+	r := &Request{
+		Op: op, Client: client, MaxTokens: defaultMaxTokens, RepeatPenalty: 1,
+		Stream: true, StreamQoS: 1, Flush: defaultFlush, FinalText: true, Priority: defaultPriority,
+	}
+	switch op {
+	case OpPrompt:
+		r.Op = OpChat
+		r.Messages = []Message{{Role: "user", Content: Content{Text: string(p)}}}
+		return r, nil
+	case OpGenerate, OpChat, OpTokenize, OpCancel, OpFetch:
+	default:
+		return nil, Errorf(Unsupported, "operation %.64q is unknown", op)
+	}
+	var w wireRequest
+	if err := json.Unmarshal(p, &w); err != nil {
+		return nil, Errorf(BadRequest, "%s", jsonProblem(err))
+	}
+	if first := bytes.TrimLeft(p, " \t\r\n"); first[0] != '{' {
+		return nil, Errorf(BadRequest, "the payload is not a JSON object")
+	}
+	if err := r.fill(&w); err != nil {
+		return nil, err
+	}
+	return r, r.check(&w)
+}
+
+// fill copies the fields that are there and checks their ranges.
+func (r *Request) fill(w *wireRequest) error {
+	if w.ID != nil {
+		if !ValidID(*w.ID) {
+			return Errorf(BadRequest, "id %.80q: use 1 to 64 of A-Z a-z 0-9 . _ : - and not \"_\" alone", *w.ID)
+		}
+		r.ID = *w.ID
+	}
+	r.Model, r.Messages, r.Tools, r.Schema = w.Model, w.Messages, w.Tools, w.Schema
+	r.Temperature, r.TopP, r.TopK, r.Seed = w.Temperature, w.TopP, w.TopK, w.Seed
+	r.Stop, r.Truncate, r.Think, r.ThinkBudget = w.Stop, w.Truncate, w.Think, w.ThinkBudget
+	r.Target, r.FromSeq = w.Target, w.FromSeq
+	if p := firstOf(w.Prompt, w.Text); p != nil {
+		r.Prompt = *p
+	}
+	set(&r.MaxTokens, w.MaxTokens)
+	set(&r.MinP, w.MinP)
+	set(&r.RepeatPenalty, w.RepeatPenalty)
+	set(&r.Stream, w.Stream)
+	set(&r.FinalText, w.FinalText)
+	set(&r.Priority, w.Priority)
+	if w.StreamQoS != nil {
+		if *w.StreamQoS < 0 || *w.StreamQoS > 1 {
+			return Errorf(BadRequest, "stream_qos %d: 0 or 1", *w.StreamQoS)
+		}
+		r.StreamQoS = byte(*w.StreamQoS)
+	}
+	if err := millis(&r.Flush, "flush_ms", w.FlushMS, 0, maxFlush); err != nil {
+		return err
+	}
+	if err := millis(&r.Deadline, "deadline_ms", w.DeadlineMS, time.Millisecond, maxDuration); err != nil {
+		return err
+	}
+	if err := millis(&r.TTL, "ttl_ms", w.TTLMS, time.Millisecond, 365*maxDuration); err != nil {
+		return err
+	}
+	if w.SentAt != "" {
+		t, err := time.Parse(time.RFC3339Nano, w.SentAt)
+		if err != nil {
+			return Errorf(BadRequest, "sent_at %.40q is not RFC 3339", w.SentAt)
+		}
+		r.SentAt = t
+	}
+	return nil
+}
+
+// check holds the fields against each other and against their limits.
+func (r *Request) check(w *wireRequest) error {
+	switch {
+	case r.MaxTokens < 1 || r.MaxTokens > maxMaxTokens:
+		return Errorf(BadRequest, "max_tokens %d: 1 to %d", r.MaxTokens, maxMaxTokens)
+	case r.Temperature != nil && !(*r.Temperature >= 0 && *r.Temperature <= 100):
+		return Errorf(BadRequest, "temperature %v: 0 to 100", *r.Temperature)
+	case r.TopP != nil && !(*r.TopP > 0 && *r.TopP <= 1):
+		return Errorf(BadRequest, "top_p %v: above 0, at most 1", *r.TopP)
+	case r.TopK != nil && *r.TopK < 0:
+		return Errorf(BadRequest, "top_k %d: 0 (off) or more", *r.TopK)
+	case !(r.MinP >= 0 && r.MinP <= 1):
+		return Errorf(BadRequest, "min_p %v: 0 to 1", r.MinP)
+	case !(r.RepeatPenalty > 0 && r.RepeatPenalty <= 100):
+		return Errorf(BadRequest, "repeat_penalty %v: above 0, at most 100", r.RepeatPenalty)
+	case r.Priority < 0 || r.Priority > lowestPriority:
+		return Errorf(BadRequest, "priority %d: 0 (first) to %d", r.Priority, lowestPriority)
+	case r.Truncate != "" && r.Truncate != "oldest":
+		return Errorf(BadRequest, "truncate %.40q: leave it out or say \"oldest\"", r.Truncate)
+	case r.ThinkBudget < 0:
+		return Errorf(BadRequest, "think_budget %d: 0 or more", r.ThinkBudget)
+	case r.FromSeq < 0:
+		return Errorf(BadRequest, "from_seq %d: 0 or more", r.FromSeq)
+	case r.Model != "" && !ValidModel(r.Model):
+		return Errorf(BadRequest, "model %.80q: use 1 to 128 of A-Z a-z 0-9 . _ - @", r.Model)
+	}
+	if len(r.Stop) > maxStops {
+		return Errorf(BadRequest, "stop has %d strings, at most %d", len(r.Stop), maxStops)
+	}
+	for _, s := range r.Stop {
+		if s == "" || len(s) > maxStopBytes {
+			return Errorf(BadRequest, "stop: each string has 1 to %d bytes", maxStopBytes)
+		}
+	}
+	switch r.Op {
+	case OpGenerate:
+		if w.Prompt == nil || r.Prompt == "" {
+			return Errorf(BadRequest, "generate needs a prompt")
+		}
+	case OpChat:
+		return r.checkChat()
+	case OpTokenize:
+		if w.Prompt == nil && w.Text == nil {
+			return Errorf(BadRequest, "tokenize needs a text")
+		}
+	case OpCancel, OpFetch:
+		if !ValidID(r.Target) {
+			return Errorf(BadRequest, "%s needs a target, the id of the other request", r.Op)
+		}
+	}
+	return nil
+}
+
+// checkChat checks the messages; a chat with a prompt alone is one user message.
+func (r *Request) checkChat() error {
+	if len(r.Messages) == 0 && r.Prompt != "" {
+		r.Messages = []Message{{Role: "user", Content: Content{Text: r.Prompt}}}
+		r.Prompt = ""
+	}
+	if len(r.Messages) == 0 {
+		return Errorf(BadRequest, "chat needs messages")
+	}
+	if len(r.Messages) > maxMessages {
+		return Errorf(BadRequest, "%d messages, at most %d", len(r.Messages), maxMessages)
+	}
+	for i, m := range r.Messages {
+		switch m.Role {
+		case "system", "user", "assistant", "tool":
+		default:
+			return Errorf(BadRequest, "messages[%d]: role %.40q: system, user, assistant or tool", i, m.Role)
+		}
+		for j, p := range m.Content.Parts {
+			switch {
+			case p.Type == "text":
+			case p.Type == "image" && (p.Data != "") != (p.File != ""):
+			case p.Type == "image":
+				return Errorf(BadRequest, "messages[%d].content[%d]: an image has data or file, one of them", i, j)
+			default:
+				return Errorf(BadRequest, "messages[%d].content[%d]: type %.40q: text or image", i, j, p.Type)
+			}
+		}
+	}
+	return nil
+}
+
+// ValidModel says whether s can name a model in a request: name or name@version.
+func ValidModel(s string) bool {
+	if s == "" || len(s) > 128 {
+		return false
+	}
+	for i := range len(s) {
+		c := s[i]
+		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
+			c == '.' || c == '_' || c == '-' || c == '@') {
+			return false
+		}
+	}
+	return true
+}
+
+// Encode returns the payload that DecodeRequest reads back as r: defaults are left
+// out, Op and Client stand in the topic.
+func (r *Request) Encode() ([]byte, error) {
+	w := wireRequest{
+		Model: r.Model, Messages: r.Messages, Tools: r.Tools, Schema: r.Schema,
+		Temperature: r.Temperature, TopP: r.TopP, TopK: r.TopK, Seed: r.Seed,
+		Stop: r.Stop, Truncate: r.Truncate, Think: r.Think, ThinkBudget: r.ThinkBudget,
+		Target: r.Target, FromSeq: r.FromSeq,
+	}
+	if r.ID != "" {
+		w.ID = &r.ID
+	}
+	if r.Prompt != "" || r.Op == OpTokenize {
+		w.Prompt = &r.Prompt
+	}
+	unless(&w.MaxTokens, &r.MaxTokens, 0, defaultMaxTokens)
+	unless(&w.MinP, &r.MinP, 0)
+	unless(&w.RepeatPenalty, &r.RepeatPenalty, 0, 1)
+	unless(&w.Stream, &r.Stream, true)
+	unless(&w.FinalText, &r.FinalText, true)
+	unless(&w.Priority, &r.Priority, defaultPriority)
+	if qos := int(r.StreamQoS); qos != 1 {
+		w.StreamQoS = &qos
+	}
+	if r.Flush != defaultFlush {
+		w.FlushMS = ms(r.Flush)
+	}
+	if r.Deadline != 0 {
+		w.DeadlineMS = ms(r.Deadline)
+	}
+	if r.TTL != 0 {
+		w.TTLMS = ms(r.TTL)
+	}
+	if !r.SentAt.IsZero() {
+		w.SentAt = r.SentAt.UTC().Format(time.RFC3339Nano)
+	}
+	return encode(w)
+}
+
+// NewRequest returns a request of op with the defaults of the protocol, for the
+// caller to fill in.
+func NewRequest(op string) *Request {
+	return &Request{
+		Op: op, MaxTokens: defaultMaxTokens, RepeatPenalty: 1, Stream: true, StreamQoS: 1,
+		Flush: defaultFlush, FinalText: true, Priority: defaultPriority,
+	}
+}
+
+func set[T any](dst *T, v *T) {
+	if v != nil {
+		*dst = *v
+	}
+}
+
+// unless sets *dst to v when *v is none of the values that absence means.
+func unless[T comparable](dst **T, v *T, absent ...T) {
+	for _, a := range absent {
+		if *v == a {
+			return
+		}
+	}
+	*dst = v
+}
+
+func firstOf(a, b *string) *string {
+	if a != nil {
+		return a
+	}
+	return b
+}
+
+func ms(d time.Duration) *int64 {
+	n := d.Milliseconds()
+	return &n
+}
+
+// millis reads a duration in milliseconds; the bounds are checked before the
+// multiplication, which could wrap.
+func millis(dst *time.Duration, name string, v *int64, least, most time.Duration) error {
+	if v == nil {
+		return nil
+	}
+	if *v < least.Milliseconds() || *v > most.Milliseconds() {
+		return Errorf(BadRequest, "%s %d: %d to %d", name, *v, least.Milliseconds(), most.Milliseconds())
+	}
+	*dst = time.Duration(*v) * time.Millisecond
+	return nil
+}
+
+// jsonProblem says what is wrong with a payload without quoting it: prompts do not
+// belong into logs.
+func jsonProblem(err error) string {
+	var typ *json.UnmarshalTypeError
+	if errors.As(err, &typ) {
+		if typ.Field == "" {
+			return fmt.Sprintf("the payload is a JSON %s, not an object", typ.Value)
+		}
+		return fmt.Sprintf("field %q cannot be a %s", typ.Field, typ.Value)
+	}
+	var syn *json.SyntaxError
+	if errors.As(err, &syn) {
+		return fmt.Sprintf("the payload is not JSON (at byte %d)", syn.Offset)
+	}
+	return "the payload is not JSON"
+}
+
+// peekID finds the id of a payload that cannot be decoded as a whole: too large,
+// cut, or broken behind the id. "" when it cannot be read.
+func peekID(p []byte) string {
+	dec := json.NewDecoder(bytes.NewReader(p))
+	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
+		return ""
+	}
+	for dec.More() {
+		key, err := dec.Token()
+		if err != nil {
+			return ""
+		}
+		if key == "id" {
+			t, err := dec.Token()
+			if s, ok := t.(string); ok && err == nil && ValidID(s) {
+				return s
+			}
+			return ""
+		}
+		if err := skipValue(dec); err != nil {
+			return ""
+		}
+	}
+	return ""
+}
+
+// skipValue reads one JSON value token by token, so that a cut payload costs no
+// copy of what is skipped.
+func skipValue(dec *json.Decoder) error {
+	depth := 0
+	for {
+		t, err := dec.Token()
+		if err != nil {
+			return err
+		}
+		switch t {
+		case json.Delim('{'), json.Delim('['):
+			depth++
+		case json.Delim('}'), json.Delim(']'):
+			depth--
+		}
+		if depth <= 0 {
+			return nil
+		}
+		if depth > 10000 {
+			return io.ErrUnexpectedEOF
+		}
+	}
+}

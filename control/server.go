@@ -1,0 +1,390 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	mqtt "github.com/eclipse/paho.mqtt.golang"
+)
+
+const (
+	inboxSize  = 64 // messages between the MQTT callback and the dispatcher
+	sweepEvery = 5 * time.Second
+)
+
+// Config is what a Server needs to know.
+type Config struct {
+	Device      string // see ValidDevice
+	StateDir    string // session number, job journal, list of retained topics; made when missing
+	Policy      Policy
+	Limits      Limits
+	Concurrency int           // generations at a time; 0: 1
+	StatsEvery  time.Duration // 0: 30 s
+	State       string        // at the start: StateStarting when "", until SetState
+
+	// Notify is told what an operator may want to log. It is called from several
+	// goroutines and must be quick; nil: nobody is told.
+	Notify func(Notice)
+	// Observe is told the end of each request and each refusal; nil: nobody.
+	Observe func(Observation)
+	// Now is the clock; nil: time.Now.
+	Now func() time.Time
+}
+
+// Notices, the Event of a Notice.
+const (
+	NoticeUp      = "link_up"        // Link
+	NoticeDown    = "link_down"      // Link, Err
+	NoticeTry     = "link_try"       // Link, Err: a try to connect went wrong
+	NoticeReplay  = "replay_ignored" // Topic
+	NoticeDropped = "message_dropped"
+	NoticeRefused = "refused" // Client, ID, Err
+	NoticePanic   = "panic"   // Client, ID, Err with the stack
+	NoticeState   = "state_error"
+)
+
+// Notice is something worth a log record. It never holds a prompt or an answer.
+type Notice struct {
+	Event  string
+	Link   string
+	Topic  string
+	Client string
+	ID     string
+	Err    error
+}
+
+// Server is the device side: it answers requests and commands that come in over MQTT
+// and keeps the retained documents true. It works without a broker; Connect gives it
+// one.
+type Server struct {
+	cfg     Config
+	topics  Topics
+	backend Backend
+	session uint64
+	since   time.Time
+	lim     Limits
+
+	desk    *desk
+	jobs    *jobs
+	docs    *retained
+	control *outbox
+	data    *outbox
+
+	requests chan inbound
+	commands chan inbound
+	replays  atomic.Uint64
+	dropped  atomic.Uint64
+	ignored  atomic.Uint64
+	beat     atomic.Pointer[time.Time]
+
+	stop    context.CancelFunc // ends the goroutines that answer
+	unlink  context.CancelFunc // ends the links
+	linkCtx context.Context
+	wg      sync.WaitGroup // those that answer
+	links   sync.WaitGroup
+
+	models   sync.Mutex // one ModelsChanged at a time, so that the newest is last
+	mu       sync.Mutex // guards what follows
+	state    string
+	reason   string
+	lastStat []byte
+	ctl, dat *link // nil until Connect
+	closed   bool
+}
+
+// inbound is a message between the callback and the dispatcher.
+type inbound struct {
+	topic    string
+	payload  []byte
+	retained bool
+	dup      bool
+	ack      func()
+}
+
+// New opens the state directory, takes the next session number and starts to answer;
+// nothing goes out before Connect.
+func New(cfg Config, b Backend) (*Server, error) {
+	if !ValidDevice(cfg.Device) {
+		return nil, fmt.Errorf("control: device %q: use 1 to 63 of a-z 0-9 -, not beginning with -", cfg.Device)
+	}
+	if err := cfg.Policy.Check(); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(cfg.StateDir, 0o700); err != nil {
+		return nil, fmt.Errorf("control: state: %w", err)
+	}
+	if cfg.Notify == nil {
+		cfg.Notify = func(Notice) {}
+	}
+	if cfg.Observe == nil {
+		cfg.Observe = func(Observation) {}
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.StatsEvery <= 0 {
+		cfg.StatsEvery = 30 * time.Second
+	}
+	if cfg.State == "" {
+		cfg.State = StateStarting
+	}
+	cfg.Concurrency = max(cfg.Concurrency, 1)
+	s := &Server{
+		cfg: cfg, topics: Topics{cfg.Device}, backend: b, lim: cfg.Limits.withDefaults(),
+		since: cfg.Now().UTC(), state: cfg.State,
+		control: newOutbox(cfg.Now), data: newOutbox(cfg.Now),
+		requests: make(chan inbound, inboxSize), commands: make(chan inbound, inboxSize),
+	}
+	return s, s.open()
+}
+
+// open reads the state directory and starts the goroutines.
+func (s *Server) open() error {
+	fail := func(err error) { s.cfg.Notify(Notice{Event: NoticeState, Err: err}) }
+	var err error
+	if s.session, err = nextSession(s.cfg.StateDir, s.since); err != nil {
+		return err
+	}
+	if s.docs, err = openRetained(s.cfg.StateDir, s.control, fail); err != nil {
+		return fmt.Errorf("control: state: %w", err)
+	}
+	journal, files, bad, err := openJournal(s.cfg.StateDir, s.lim.IDs)
+	if err != nil {
+		return err
+	}
+	for _, err := range bad {
+		fail(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	s.linkCtx, s.unlink = context.WithCancel(context.Background())
+	s.desk = &desk{
+		topics: s.topics, lim: s.lim, now: s.cfg.Now, gen: s.backend, box: s.data,
+		concurrency: s.cfg.Concurrency, observe: s.cfg.Observe, notify: s.cfg.Notify,
+		wake: make(chan struct{}, s.cfg.Concurrency), small: make(chan *entry, s.lim.Queue), base: ctx,
+		entries: map[key]*entry{}, anon: map[[32]byte]*entry{}, clients: map[string]int{},
+	}
+	s.jobs = &jobs{
+		topics: s.topics, lim: s.lim, now: s.cfg.Now, runner: s.backend, policy: s.cfg.Policy,
+		docs: s.docs, journal: journal, notify: s.cfg.Notify, wake: make(chan struct{}, 1),
+		recs: map[key]*jobEntry{},
+	}
+	s.jobs.restore(files)
+	for range s.cfg.Concurrency {
+		s.wg.Go(func() { s.desk.work(ctx) })
+	}
+	s.wg.Go(func() { s.desk.tokenize(ctx) })
+	s.wg.Go(func() { s.jobs.work(ctx) })
+	s.wg.Go(func() { s.dispatch(ctx, s.requests, s.request) })
+	s.wg.Go(func() { s.dispatch(ctx, s.commands, s.command) })
+	s.wg.Go(func() { s.tick(ctx) })
+	return nil
+}
+
+// Session is the number of this start.
+func (s *Server) Session() uint64 { return s.session }
+
+// Connect starts to serve over MQTT: control for state, commands and records, data
+// for requests and replies; they may be the same broker. It returns at once and keeps
+// trying for ever; an error is a wrong endpoint. It may be called once.
+func (s *Server) Connect(control, data Endpoint) error {
+	if err := control.Check(); err != nil {
+		return err
+	}
+	if err := data.Check(); err != nil {
+		return err
+	}
+	will, err := encode(Status{V: 1, State: StateOffline, Session: s.session, Reason: "lost"})
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errShutdown
+	}
+	if s.ctl != nil {
+		return errors.New("control: Connect was called before")
+	}
+	s.ctl = &link{
+		name: "control", endpoint: control, clientID: "windhover-" + s.cfg.Device, clean: false, manualAck: true,
+		will:    &message{topic: s.topics.Status(), payload: will, qos: 1, retain: true},
+		filters: []string{s.topics.commands()}, box: s.control,
+		handle: s.receiver(s.commands, true), onUp: s.resync,
+	}
+	s.dat = &link{
+		name: "data", endpoint: data, clientID: "windhover-" + s.cfg.Device + "-data", clean: true,
+		filters: []string{s.topics.requests()}, box: s.data,
+		handle: s.receiver(s.requests, false), onUp: func() {},
+	}
+	for _, l := range []*link{s.ctl, s.dat} {
+		up := l.onUp
+		l.onUp = func() {
+			s.cfg.Notify(Notice{Event: NoticeUp, Link: l.name})
+			up()
+			s.publishStatus(false)
+		}
+		l.onDown = func(err error) {
+			s.cfg.Notify(Notice{Event: NoticeDown, Link: l.name, Err: err})
+			s.publishStatus(false)
+		}
+		l.onTry = func(err error) { s.cfg.Notify(Notice{Event: NoticeTry, Link: l.name, Err: err}) }
+		l.tick()
+		s.links.Go(func() { l.run(s.linkCtx) })
+	}
+	return nil
+}
+
+// receiver is the MQTT callback: it moves a message to the dispatcher or, when that
+// is behind, drops it and says so. It never blocks.
+func (s *Server) receiver(to chan inbound, manualAck bool) func(mqtt.Message) {
+	return func(m mqtt.Message) {
+		in := inbound{topic: m.Topic(), payload: m.Payload(), retained: m.Retained(), dup: m.Duplicate(), ack: func() {}}
+		if manualAck {
+			in.ack = m.Ack
+		}
+		if in.retained {
+			in.payload = nil
+		}
+		select {
+		case to <- in:
+		default:
+			s.dropped.Add(1)
+			if r, ok := s.topics.parseRoute(in.topic); ok && r.class == "req" && len(in.payload) > 0 && r.kind != OpPrompt {
+				e := Errorf(QueueFull, "the device is busy")
+				e.RetryAfter = time.Second
+				s.desk.refuse(r.kind, r.client, peekID(in.payload), e)
+			}
+			// A command that is not acknowledged comes again.
+		}
+	}
+}
+
+func (s *Server) dispatch(ctx context.Context, from chan inbound, do func(inbound)) {
+	for {
+		select {
+		case in := <-from:
+			s.move()
+			do(in)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// request handles one message below req/.
+func (s *Server) request(in inbound) {
+	r, ok := s.accept(in, "req")
+	if !ok {
+		return
+	}
+	s.desk.submit(incoming{op: r.kind, client: r.client, payload: in.payload, dup: in.dup})
+}
+
+// command handles one message below cmd/. It is acknowledged once the journal has it.
+func (s *Server) command(in inbound) {
+	defer in.ack()
+	r, ok := s.accept(in, "cmd")
+	if !ok {
+		return
+	}
+	if _, err := s.jobs.submit(r.client, r.kind, r.id, in.payload, false); err != nil {
+		s.desk.refuse(r.kind, r.client, r.id, err)
+	}
+}
+
+// accept sorts out what is no request: replays, empty payloads, other topics.
+func (s *Server) accept(in inbound, class string) (route, bool) {
+	r, ok := s.topics.parseRoute(in.topic)
+	switch {
+	case in.retained:
+		s.replays.Add(1)
+		s.cfg.Notify(Notice{Event: NoticeReplay, Topic: in.topic})
+		return r, false
+	case !ok || r.class != class || len(in.payload) == 0:
+		s.ignored.Add(1)
+		return r, false
+	}
+	return r, true
+}
+
+func (s *Server) move() {
+	now := time.Now()
+	s.beat.Store(&now)
+}
+
+// tick does what is due by the clock.
+func (s *Server) tick(ctx context.Context) {
+	stats := time.NewTicker(s.cfg.StatsEvery)
+	defer stats.Stop()
+	sweep := time.NewTicker(sweepEvery)
+	defer sweep.Stop()
+	s.move()
+	for {
+		select {
+		case <-stats.C:
+			s.publishStats()
+		case <-sweep.C:
+			s.desk.sweep()
+			s.jobs.sweep()
+		case <-ctx.Done():
+			return
+		}
+		s.move()
+	}
+}
+
+// Shutdown says stopping, refuses new requests, lets those in work end until ctx
+// does, interrupts the rest, publishes offline and disconnects. The server cannot be
+// used afterwards.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil
+	}
+	s.closed = true
+	s.state, s.reason = StateStopping, ""
+	s.mu.Unlock()
+	s.publishStatus(false)
+	s.jobs.stop()
+	s.desk.drain(ctx)
+	s.stop()
+	if !waitFor(&s.wg, 5*time.Second) {
+		s.cfg.Notify(Notice{Event: NoticeState, Err: errors.New("control: the backend does not return from a cancelled call")})
+	}
+
+	// What is left to say gets a moment of its own, also when ctx has ended.
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	s.data.flush(last)
+	s.mu.Lock()
+	s.state, s.reason = StateOffline, "shutdown"
+	s.mu.Unlock()
+	s.publishStatus(false)
+	s.control.flush(last)
+	s.unlink()
+	if !waitFor(&s.links, 15*time.Second) { // longer than any write timeout
+		return errors.New("control: a connection does not end")
+	}
+	return nil
+}
+
+// waitFor waits for a group with a limit.
+func waitFor(wg *sync.WaitGroup, limit time.Duration) bool {
+	done := make(chan struct{})
+	go func() { wg.Wait(); close(done) }()
+	select {
+	case <-done:
+		return true
+	case <-time.After(limit):
+		return false
+	}
+}

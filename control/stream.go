@@ -1,0 +1,410 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package control
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+const (
+	batchTokens   = 16                     // a delta goes out at this many tokens, or after flush_ms
+	deltaRoom     = maxDeltaBytes - 256    // for the text; the rest is id, seq and names
+	progressEvery = 250 * time.Millisecond // between two progress messages
+)
+
+// Lanes of the outbox, best first.
+const (
+	laneControl = iota
+	laneTerminal
+	laneDelta
+	laneNone
+)
+
+var errStreamOver = errors.New("control: the request has ended")
+
+// stream is the replies of one request id: it numbers them, batches the text,
+// remembers what was sent and ends once. box.mu guards every field that changes.
+type stream struct {
+	box    *outbox
+	topic  string
+	id     string
+	qos    byte // of progress and deltas; accepted and the terminal message have 1
+	flush  time.Duration
+	deltas bool // false: the answer goes out in the terminal message alone
+
+	active   bool
+	inflight int
+	seq      int // of the next reply
+
+	ready  []*Reply // accepted, progress
+	segs   []segment
+	waits  int // tokens in segs
+	carry  int // tokens that gave no text yet
+	due    time.Time
+	end    *Reply // terminal, not sent yet
+	over   bool   // a terminal was given
+	lastPr time.Time
+
+	text, thinking tail
+	tokens         int
+	firstAt        time.Time // of the first piece
+
+	sent      []sentReply // what fetch finds, ascending seq
+	sentBytes int
+	final     []byte // the terminal message as sent
+	first     []byte // accepted as sent
+}
+
+// segment is text of one kind that waits to be sent.
+type segment struct {
+	thinking bool
+	buf      []byte
+	n        int
+}
+
+type sentReply struct {
+	seq     int
+	payload []byte
+}
+
+func (o *outbox) newStream(topic, id string, r *Request) *stream {
+	return &stream{box: o, topic: topic, id: id, qos: r.StreamQoS, flush: r.Flush, deltas: r.Stream}
+}
+
+// accept queues the accepted message.
+func (s *stream) accept(a Accepted) {
+	s.do(func() {
+		s.ready = append(s.ready, &Reply{Type: TypeAccepted, ID: s.id, Accepted: &a})
+	})
+}
+
+// push takes a step of the generation. It returns an error once the stream is over.
+func (s *stream) push(ev Event) error {
+	s.box.mu.Lock()
+	if s.over {
+		s.box.mu.Unlock()
+		return errStreamOver
+	}
+	now := s.box.now()
+	if ev.Phase != "" {
+		s.progress(now, ev)
+	} else {
+		if s.firstAt.IsZero() {
+			s.firstAt = now
+		}
+		s.tokens += ev.Tokens
+		n := s.carry + ev.Tokens
+		if thought := s.thinking.push(ev.Thinking); thought != "" {
+			s.add(now, true, thought, n)
+			n = 0
+		}
+		if text := s.text.push(ev.Text); text != "" {
+			s.add(now, false, text, n)
+			n = 0
+		}
+		s.carry = n
+	}
+	s.box.activate(s)
+	s.box.mu.Unlock()
+	s.box.signal()
+	return nil
+}
+
+func (s *stream) progress(now time.Time, ev Event) {
+	early := now.Sub(s.lastPr) < progressEvery && ev.Done < ev.Total
+	if !s.deltas || !s.firstAt.IsZero() || early {
+		return
+	}
+	s.lastPr = now
+	p := &Reply{Type: TypeProgress, ID: s.id, Progress: &Progress{Phase: ev.Phase, Done: ev.Done, Total: ev.Total}}
+	if n := len(s.ready); n > 0 && s.ready[n-1].Type == TypeProgress {
+		s.ready[n-1] = p
+		return
+	}
+	s.ready = append(s.ready, p)
+}
+
+// add queues whole characters for the next delta.
+func (s *stream) add(now time.Time, thinking bool, text string, n int) {
+	if !s.deltas || text == "" {
+		return
+	}
+	if len(s.segs) == 0 {
+		s.due = now.Add(s.flush)
+	}
+	if last := len(s.segs) - 1; last >= 0 && s.segs[last].thinking == thinking {
+		s.segs[last].buf = append(s.segs[last].buf, text...)
+		s.segs[last].n += n
+	} else {
+		s.segs = append(s.segs, segment{thinking, []byte(text), n})
+	}
+	if s.waits += n; s.waits >= batchTokens {
+		s.due = now
+	}
+}
+
+// outcome is what the stream has said so far.
+type outcome struct {
+	tokens  int
+	firstAt time.Time
+	empty   bool // no text and no thinking
+}
+
+func (s *stream) outcome() outcome {
+	s.box.mu.Lock()
+	defer s.box.mu.Unlock()
+	return outcome{s.tokens, s.firstAt, s.tokens == 0 && s.text.all.Len() == 0 && s.thinking.all.Len() == 0}
+}
+
+// done ends the stream with what was said; d lacks only the text. keep says whether
+// the text stands in the message.
+func (s *stream) done(d Done, keep bool) {
+	s.do(func() {
+		if s.over {
+			return
+		}
+		now := s.box.now()
+		s.add(now, true, s.thinking.close(), 0)
+		s.add(now, false, s.text.close(), 0)
+		text := s.text.all.String()
+		d.Text, d.Thinking = &text, s.thinking.all.String()
+		if keep = keep && len(text)+len(d.Thinking) <= maxDoneText; keep {
+			p, err := (&Reply{Type: TypeDone, ID: s.id, Seq: 1 << 30, Done: &d}).Encode()
+			keep = err == nil && len(p) <= maxDoneBytes
+		}
+		if !keep {
+			sum := sha256.Sum256([]byte(text))
+			d.TextOmitted, d.Bytes, d.SHA256 = true, len(text), hex.EncodeToString(sum[:])
+			d.Text, d.Thinking = nil, ""
+		}
+		s.close(&Reply{Type: TypeDone, ID: s.id, Done: &d})
+	})
+}
+
+// result ends the stream of a small operation, which has no text.
+func (s *stream) result(d Done) {
+	s.do(func() { s.close(&Reply{Type: TypeDone, ID: s.id, Done: &d}) })
+}
+
+// fail ends the stream with an error.
+func (s *stream) fail(e *Error) {
+	s.do(func() { s.close(&Reply{Type: TypeError, ID: s.id, Err: e}) })
+}
+
+func (s *stream) close(r *Reply) {
+	if !s.over {
+		s.over, s.end = true, r
+	}
+}
+
+func (s *stream) do(f func()) {
+	s.box.mu.Lock()
+	f()
+	s.box.activate(s)
+	s.box.mu.Unlock()
+	s.box.signal()
+}
+
+func (s *stream) pending() bool { return len(s.ready)+len(s.segs) > 0 || s.end != nil }
+
+// lane says where the stream stands, or how long until its text is due.
+func (s *stream) lane(now time.Time) (int, time.Duration) {
+	switch {
+	case len(s.ready) > 0:
+		return laneControl, 0
+	case s.end != nil:
+		return laneTerminal, 0
+	case len(s.segs) > 0 && !s.due.After(now):
+		return laneDelta, 0
+	case len(s.segs) > 0:
+		return laneNone, s.due.Sub(now)
+	}
+	return laneNone, 0
+}
+
+// produce makes the next message: it gets its seq and is remembered here.
+func (s *stream) produce() *message {
+	var r *Reply
+	qos := s.qos
+	switch {
+	case len(s.ready) > 0:
+		r = s.ready[0]
+		s.ready = s.ready[1:]
+		if r.Type == TypeAccepted {
+			qos = 1
+		}
+	case len(s.segs) > 0:
+		r = &Reply{Type: TypeDelta, ID: s.id, Delta: s.nextDelta()}
+	default:
+		r, s.end = s.end, nil
+		qos = 1
+	}
+	r.Seq = s.seq
+	s.seq++
+	p, err := r.Encode()
+	if err != nil { // a NaN in a backend's numbers; the stream still has to end
+		fail := Reply{Type: TypeError, ID: s.id, Seq: r.Seq, Err: Errorf(Internal, "the answer could not be encoded: %v", err)}
+		p, _ = fail.Encode() // strings and integers always encode
+	}
+	s.remember(r, p)
+	m := &message{topic: s.topic, payload: p, qos: qos}
+	if qos > 0 {
+		m.stream = s
+		s.inflight++
+	}
+	return m
+}
+
+// nextDelta takes as much of the first segment as fits in one message.
+func (s *stream) nextDelta() *Delta {
+	g := &s.segs[0]
+	cut, n := fit(g.buf, deltaRoom), g.n
+	if cut < len(g.buf) {
+		n = g.n * cut / len(g.buf)
+	}
+	d := &Delta{N: n}
+	if g.thinking {
+		d.Thinking = string(g.buf[:cut])
+	} else {
+		d.Text = string(g.buf[:cut])
+	}
+	g.buf, g.n = g.buf[cut:], g.n-n
+	s.waits -= n
+	if len(g.buf) == 0 {
+		s.segs = s.segs[1:]
+	}
+	return d
+}
+
+func (s *stream) remember(r *Reply, p []byte) {
+	switch {
+	case r.Type == TypeAccepted:
+		s.first = p
+	case r.Terminal():
+		s.final = p
+	}
+	s.sent = append(s.sent, sentReply{r.Seq, p})
+	s.sentBytes += len(p)
+	for s.sentBytes > maxStreamBytes && len(s.sent) > 1 {
+		s.sentBytes -= len(s.sent[0].payload)
+		s.sent = s.sent[1:]
+	}
+}
+
+// dropSent forgets the messages that fetch would find; accepted and the terminal
+// message stay for repeated requests. It returns the bytes still held.
+func (s *stream) dropSent() int {
+	s.box.mu.Lock()
+	defer s.box.mu.Unlock()
+	s.sent, s.sentBytes = nil, 0
+	s.text, s.thinking = tail{}, tail{}
+	return len(s.first) + len(s.final)
+}
+
+// busy says whether the stream still has something to send.
+func (s *stream) busy() bool {
+	s.box.mu.Lock()
+	defer s.box.mu.Unlock()
+	return s.pending()
+}
+
+func (s *stream) heldBytes() int {
+	s.box.mu.Lock()
+	defer s.box.mu.Unlock()
+	return s.sentBytes + s.text.all.Len() + s.thinking.all.Len()
+}
+
+// repeat answers the same request again, unchanged: its terminal message, or
+// accepted while it is open. What has not gone out yet is not doubled.
+func (s *stream) repeat() {
+	s.box.mu.Lock()
+	p := s.first
+	if s.over {
+		p = s.final
+	}
+	if p != nil {
+		s.box.putLocked(&message{topic: s.topic, payload: p, qos: 1})
+	}
+	s.box.mu.Unlock()
+	s.box.signal()
+}
+
+// resend queues what was sent from seq on, unchanged; false when it is gone.
+func (s *stream) resend(from int) bool {
+	s.box.mu.Lock()
+	defer s.box.mu.Unlock()
+	if len(s.sent) == 0 && s.seq > 0 {
+		return false
+	}
+	for _, m := range s.sent {
+		if m.seq >= from {
+			s.box.putLocked(&message{topic: s.topic, payload: m.payload, qos: 1})
+		}
+	}
+	s.box.signal()
+	return true
+}
+
+// tail collects text and holds back the bytes of a character that is not whole yet.
+type tail struct {
+	all  strings.Builder
+	rest []byte // at most utf8.UTFMax-1
+}
+
+// push returns the whole characters that s completes. Bytes that can never become a
+// character come out as U+FFFD.
+func (t *tail) push(s string) string {
+	if s == "" {
+		return ""
+	}
+	b := append(t.rest, s...)
+	cut := len(b)
+	for i := 1; i < utf8.UTFMax && i <= len(b); i++ {
+		if c := b[len(b)-i]; utf8.RuneStart(c) {
+			if !utf8.FullRune(b[len(b)-i:]) {
+				cut = len(b) - i
+			}
+			break
+		}
+	}
+	out := strings.ToValidUTF8(string(b[:cut]), "\uFFFD")
+	t.rest = append([]byte(nil), b[cut:]...)
+	t.all.WriteString(out)
+	return out
+}
+
+// close returns what was held back.
+func (t *tail) close() string {
+	if len(t.rest) == 0 {
+		return ""
+	}
+	t.rest = nil
+	t.all.WriteString("\uFFFD")
+	return "\uFFFD"
+}
+
+// fit returns how many bytes of b, whole characters, take at most room bytes in a
+// JSON string as encode writes it.
+func fit(b []byte, room int) int {
+	used := 0
+	for i := 0; i < len(b); {
+		r, size := utf8.DecodeRune(b[i:])
+		cost := size
+		switch {
+		case r == '"', r == '\\', r == '\n', r == '\r', r == '\t':
+			cost = 2
+		case r < 0x20, r == 0x7f, r == '\u2028', r == '\u2029', r == utf8.RuneError:
+			cost = 6
+		}
+		if used += cost; used > room {
+			return i
+		}
+		i += size
+	}
+	return len(b)
+}
