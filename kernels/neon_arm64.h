@@ -18,7 +18,6 @@
 #define SADDLP(d, n)       WORD $(0x4E602800 | ((n)<<5) | (d)) // saddlp v{d}.4s, v{n}.8h
 #define SADALP(d, n)       WORD $(0x4E606800 | ((n)<<5) | (d)) // sadalp v{d}.4s, v{n}.8h
 #define SSHRB(d, n, i)     WORD $(0x4F000400 | ((16-(i))<<16) | ((n)<<5) | (d)) // sshr v{d}.16b, v{n}.16b, #{i:1-8}
-#define SSHRS(d, n, i)     WORD $(0x4F000400 | ((64-(i))<<16) | ((n)<<5) | (d)) // sshr v{d}.4s, v{n}.4s, #{i:1-32}
 #define SQXTNH(d, n)       WORD $(0x0E614800 | ((n)<<5) | (d)) // sqxtn v{d}.4h, v{n}.4s
 #define SQXTNH2(d, n)      WORD $(0x4E614800 | ((n)<<5) | (d)) // sqxtn2 v{d}.8h, v{n}.4s
 #define SQXTNB(d, n)       WORD $(0x0E214800 | ((n)<<5) | (d)) // sqxtn v{d}.8b, v{n}.8h
@@ -34,23 +33,15 @@
 #define FMULE(d, n, m, i)  WORD $(0x4F809000 | (((i)&1)<<21) | ((m)<<16) | (((i)>>1)<<11) | ((n)<<5) | (d)) // fmul v{d}.4s, v{n}.4s, v{m}.s[{i}]
 #define FDIVV(d, n, m)     WORD $(0x6E20FC00 | ((m)<<16) | ((n)<<5) | (d)) // fdiv v{d}.4s, v{n}.4s, v{m}.4s
 #define FMAXV(d, n, m)     WORD $(0x4E20F400 | ((m)<<16) | ((n)<<5) | (d)) // fmax v{d}.4s, v{n}.4s, v{m}.4s
-#define FMINV(d, n, m)     WORD $(0x4EA0F400 | ((m)<<16) | ((n)<<5) | (d)) // fmin v{d}.4s, v{n}.4s, v{m}.4s
-#define FMAXNMV(d, n, m)   WORD $(0x4E20C400 | ((m)<<16) | ((n)<<5) | (d)) // fmaxnm v{d}.4s, v{n}.4s, v{m}.4s
 #define FADDPS(d, n)       WORD $(0x7E30D800 | ((n)<<5) | (d)) // faddp s{d}, v{n}.2s
-#define FABSV(d, n)        WORD $(0x4EA0F800 | ((n)<<5) | (d)) // fabs v{d}.4s, v{n}.4s
 #define FNEGV(d, n)        WORD $(0x6EA0F800 | ((n)<<5) | (d)) // fneg v{d}.4s, v{n}.4s
 #define FCMGTV(d, n, m)    WORD $(0x6EA0E400 | ((m)<<16) | ((n)<<5) | (d)) // fcmgt v{d}.4s, v{n}.4s, v{m}.4s
-#define FCMGEV(d, n, m)    WORD $(0x6E20E400 | ((m)<<16) | ((n)<<5) | (d)) // fcmge v{d}.4s, v{n}.4s, v{m}.4s
 #define FCMEQV(d, n, m)    WORD $(0x4E20E400 | ((m)<<16) | ((n)<<5) | (d)) // fcmeq v{d}.4s, v{n}.4s, v{m}.4s
 
 // Across lanes and between types.
 #define FMAXVS(d, n)       WORD $(0x6E30F800 | ((n)<<5) | (d)) // fmaxv s{d}, v{n}.4s
-#define FMAXNMVS(d, n)     WORD $(0x6E30C800 | ((n)<<5) | (d)) // fmaxnmv s{d}, v{n}.4s
 #define SCVTFV(d, n)       WORD $(0x4E21D800 | ((n)<<5) | (d)) // scvtf v{d}.4s, v{n}.4s
-#define FCVTNSV(d, n)      WORD $(0x4E21A800 | ((n)<<5) | (d)) // fcvtns v{d}.4s, v{n}.4s
-#define FCVTASV(d, n)      WORD $(0x4E21C800 | ((n)<<5) | (d)) // fcvtas v{d}.4s, v{n}.4s
 #define FCVTZSV(d, n)      WORD $(0x4EA1B800 | ((n)<<5) | (d)) // fcvtzs v{d}.4s, v{n}.4s
-#define FRINTNV(d, n)      WORD $(0x4E218800 | ((n)<<5) | (d)) // frintn v{d}.4s, v{n}.4s
 #define FCVTL(d, n)        WORD $(0x0E217800 | ((n)<<5) | (d)) // fcvtl v{d}.4s, v{n}.4h
 #define FCVTL2(d, n)       WORD $(0x4E217800 | ((n)<<5) | (d)) // fcvtl2 v{d}.4s, v{n}.8h
 #define FCVTN(d, n)        WORD $(0x0E216800 | ((n)<<5) | (d)) // fcvtn v{d}.4h, v{n}.4s
