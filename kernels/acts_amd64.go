@@ -34,5 +34,12 @@ func (a *Acts) packActs(from, to int) {
 func packToken(q *int8, d *float32, bias *int32, srcQ *int8, srcD *float32, sum *int32, nb int)
 
 func quantizeActs(q []int8, d []float32, sum []int32, x []float32) {
+	if useAVX2 && len(d) > 0 {
+		quantizeActsAVX2(&q[0], &d[0], &sum[0], &x[0], len(d))
+		return
+	}
 	quantizeActsGeneric(q, d, sum, x)
 }
+
+//go:noescape
+func quantizeActsAVX2(q *int8, d *float32, sum *int32, x *float32, nb int)
