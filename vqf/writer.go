@@ -3,6 +3,7 @@
 package vqf
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -220,6 +221,13 @@ func (w *Writer) readBack(ctx context.Context, progress func(done, total int64))
 	p, err := parse(w.f, st.Size())
 	if err != nil {
 		return Result{}, fmt.Errorf("vqf: commit: read back: %w", withPath(err, w.path))
+	}
+	prefix := make([]byte, w.plan.Header.DataOffset)
+	if err := readFull(w.f, prefix, 0); err != nil {
+		return Result{}, fmt.Errorf("vqf: commit: read back: %w", withPath(err, w.path))
+	}
+	if !bytes.Equal(prefix, w.plan.Prefix()) { // no checksum covers the header
+		return Result{}, fmt.Errorf("vqf: commit %s: header or directory read back differ: the storage is faulty: %w", w.path, ErrChecksum)
 	}
 	digest, sum := sha256.New(), newFNVRange(&p.header)
 	hash := func(_ int64, b []byte) { digest.Write(b) }
