@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"fmt"
+	"math"
+
+	"windhover/kernels"
+	"windhover/vqf"
+)
+
+// Config is the geometry of a decoder, in the numbers the forward pass uses.
+type Config struct {
+	Dim       int // width of the residual stream
+	Layers    int
+	Heads     int // query heads
+	KVHeads   int // key and value heads; divides Heads
+	HeadDim   int // even
+	FFN       int // inner width of the feed-forward part
+	Vocab     int
+	MaxSeq    int // positions the file names; 0 when it names none
+	RopeTheta float32
+	NormEps   float32
+	QKNorm    bool // RMSNorm over each query and key head
+}
+
+// QO is the width of all query heads together.
+func (c *Config) QO() int { return c.Heads * c.HeadDim }
+
+// KO is the width of all key heads together, and of all value heads.
+func (c *Config) KO() int { return c.KVHeads * c.HeadDim }
+
+// maxGeometry bounds every number of a header before anything is computed from
+// it, so that products of two of them fit an int64 with room to spare.
+const maxGeometry = 1 << 24
+
+// configOf reads the geometry and refuses, by name, what this build cannot
+// run.
+func configOf(arch vqf.Arch, flags vqf.Flags) (Config, error) {
+	switch {
+	case flags&vqf.FlagMoE != 0 || arch.NExperts > 0:
+		return Config{}, unsupported("mixture of experts (%d experts) is not supported by this build yet", arch.NExperts)
+	case flags&vqf.FlagEnc != 0:
+		return Config{}, unsupported("encrypted files are not supported by this build yet")
+	case arch.KVLoraRank != 0:
+		return Config{}, unsupported("latent attention (kv_lora_rank %d)", arch.KVLoraRank)
+	case arch.HeadDimFull != 0 && arch.HeadDimFull != arch.HeadDim:
+		return Config{}, unsupported("partial rotary embedding (head_dim %d of %d)", arch.HeadDim, arch.HeadDimFull)
+	}
+	fields := []struct {
+		name string
+		v    uint32
+	}{
+		{"dim", arch.Dim}, {"n_layers", arch.NLayers}, {"n_heads", arch.NHeads}, {"n_kv_heads", arch.NKVHeads},
+		{"head_dim", arch.HeadDim}, {"ffn_dim", arch.FFNDim}, {"vocab_size", arch.VocabSize},
+	}
+	for _, f := range fields {
+		if f.v == 0 || f.v > maxGeometry {
+			return Config{}, fmt.Errorf("engine: header: %s is %d", f.name, f.v)
+		}
+	}
+	c := Config{
+		Dim: int(arch.Dim), Layers: int(arch.NLayers), Heads: int(arch.NHeads), KVHeads: int(arch.NKVHeads),
+		HeadDim: int(arch.HeadDim), FFN: int(arch.FFNDim), Vocab: int(arch.VocabSize), MaxSeq: int(min(arch.MaxSeqLen, maxGeometry)),
+		RopeTheta: arch.RopeTheta, NormEps: arch.NormEps, QKNorm: arch.HasQNorm != 0,
+	}
+	switch {
+	case c.Heads%c.KVHeads != 0:
+		return Config{}, fmt.Errorf("engine: header: %d query heads are no multiple of %d kv heads", c.Heads, c.KVHeads)
+	case c.HeadDim%2 != 0:
+		return Config{}, fmt.Errorf("engine: header: head_dim %d is odd", c.HeadDim)
+	case c.QO() > maxGeometry:
+		return Config{}, fmt.Errorf("engine: header: %d heads of %d", c.Heads, c.HeadDim)
+	case c.Dim%kernels.BlockLen != 0 || c.FFN%kernels.BlockLen != 0 || c.QO()%kernels.BlockLen != 0:
+		return Config{}, fmt.Errorf("engine: header: dim %d, ffn %d and heads*head_dim %d must be multiples of %d",
+			c.Dim, c.FFN, c.QO(), kernels.BlockLen)
+	case !(c.RopeTheta > 0) || math.IsInf(float64(c.RopeTheta), 0):
+		return Config{}, fmt.Errorf("engine: header: rope_theta is %v", c.RopeTheta)
+	case !(c.NormEps > 0) || math.IsInf(float64(c.NormEps), 0):
+		return Config{}, fmt.Errorf("engine: header: norm_eps is %v", c.NormEps)
+	}
+	return c, nil
+}

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"windhover/internal/testmodel"
+	"windhover/kernels"
+	"windhover/vqf"
+)
+
+// The determinism contract: these must agree bit for bit.
+
+// noisy is a model in which every part matters to the logits. Its widths are no
+// multiples of what the kernels like.
+func noisy() testmodel.Config {
+	c := testmodel.Default()
+	c.Random, c.Mode = true, vqf.ModeDual
+	c.Layers, c.Heads, c.KVHeads, c.HeadDim, c.Dim, c.FFN = 3, 6, 2, 32, 160, 224
+	return c
+}
+
+// noise is a sequence of tokens.
+func noise(n int) []int32 {
+	ids := make([]int32, n)
+	for i := range ids {
+		ids[i] = int32((i*i*31 + i*7 + 3) % testmodel.Vocab)
+	}
+	return ids
+}
+
+func sameBits(t *testing.T, what string, got, want []float32) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%s: %d values, want %d", what, len(got), len(want))
+	}
+	for i := range want {
+		if math.Float32bits(got[i]) != math.Float32bits(want[i]) {
+			t.Fatalf("%s: value %d is %v (%#x), want %v (%#x)", what, i,
+				got[i], math.Float32bits(got[i]), want[i], math.Float32bits(want[i]))
+		}
+	}
+}
+
+// cores is the number of CPUs a pool can be made of here.
+func cores(t testing.TB) int {
+	t.Helper()
+	topo, err := kernels.DetectTopology()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(topo.All)
+}
+
+func TestChunksAndThreadsGiveTheSameBits(t *testing.T) {
+	path := testmodel.Write(t, noisy())
+	tokens := noise(100)
+	for _, family := range []string{"q8", "q4"} {
+		for _, act := range []string{"int8", "f32"} {
+			t.Run(family+"/"+act, func(t *testing.T) {
+				opt := Options{Family: family, Activations: act, Threads: 1}
+				want := logitsOf(t, load(t, path, opt), tokens, 1) // single steps, one thread
+				for threads := 1; threads <= cores(t); threads++ {
+					opt.Threads = threads
+					m := load(t, path, opt)
+					for _, chunk := range []int{1, 2, 3, 7, 16, 17, 33, 64, 99, 0} {
+						sameBits(t, fmt.Sprintf("%d threads, chunk %d", threads, chunk), logitsOf(t, m, tokens, chunk), want)
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestPrefillLeavesTheCacheOfSingleSteps(t *testing.T) {
+	path := testmodel.Write(t, noisy())
+	tokens := noise(77)
+	var caches [2][]uint16
+	for i, chunk := range []int{1, 0} {
+		m := load(t, path, Options{})
+		logitsOf(t, m, tokens, chunk)
+		for l := range m.cfg.Layers {
+			for g := range m.cfg.KVHeads {
+				from, to := m.kv.at(l, g, 0), m.kv.at(l, g, len(tokens))
+				caches[i] = append(append(caches[i], m.kv.k16[from:to]...), m.kv.v16[from:to]...)
+			}
+		}
+	}
+	if !slices.Equal(caches[0], caches[1]) {
+		t.Error("keys and values differ")
+	}
+	if !slices.ContainsFunc(caches[0], func(h uint16) bool { return h != 0 }) {
+		t.Error("the cache is empty")
+	}
+}
+
+func TestLayoutsGiveTheSameBits(t *testing.T) {
+	tokens := noise(40)
+	for _, family := range []string{"q8", "q4"} {
+		var want []float32
+		for _, layout := range []vqf.Layout{vqf.LayoutRow, vqf.Layout4x4, vqf.Layout8x8} {
+			c := noisy()
+			c.Q8, c.Q4 = layout, min(layout, vqf.Layout4x4)
+			// Without a tokenizer nothing says which of the two layouts that have
+			// no flag a Q8 file is in: the reader must tell from the bytes.
+			m := load(t, testmodel.Write(t, c), Options{Family: family})
+			name := m.Info().Layout
+			if wantName := family + " " + min(layout, map[string]vqf.Layout{"q8": vqf.Layout8x8, "q4": vqf.Layout4x4}[family]).String(); name != wantName {
+				t.Errorf("layout %q, want %q", name, wantName)
+			}
+			for _, chunk := range []int{1, 0} {
+				got := logitsOf(t, m, tokens, chunk)
+				if want == nil {
+					want = got
+				}
+				sameBits(t, fmt.Sprintf("%s, chunk %d", name, chunk), got, want)
+			}
+		}
+	}
+}
+
+func TestPrefixReuseGivesTheSameTokens(t *testing.T) {
+	path := testmodel.Write(t, noisy())
+	ctx := context.Background()
+	sampling := Sampling{Temperature: 1, TopK: 40, TopP: 0.95, Seed: 7}
+	prompts := [][]int32{noise(60), append(noise(50), 9, 9, 9), noise(30), append(noise(60), 5), noise(60)}
+	cached := []int{0, 50, 29, 30, 59}
+
+	used := load(t, path, Options{Chunk: 16})
+	for i, p := range prompts {
+		req := Request{Tokens: p, MaxTokens: 20, Sampling: sampling, IgnoreEOS: true, Raw: true}
+		got, err := used.Generate(ctx, req, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fresh := load(t, path, Options{Chunk: 64})
+		want, err := fresh.Generate(ctx, req, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(got.Tokens, want.Tokens) {
+			t.Errorf("prompt %d: tokens %v, want %v", i, got.Tokens, want.Tokens)
+		}
+		if got.Usage.Cached != cached[i] || want.Usage.Cached != 0 {
+			t.Errorf("prompt %d: %d cached and %d in a fresh model, want %d and 0", i, got.Usage.Cached, want.Usage.Cached, cached[i])
+		}
+	}
+}
+
+// The answer itself is in the cache: a conversation that goes on computes only
+// what is new.
+func TestConversationReusesTheAnswer(t *testing.T) {
+	m := load(t, testmodel.Write(t, noisy()), Options{})
+	req := Request{Tokens: noise(20), MaxTokens: 10, IgnoreEOS: true, Raw: true}
+	first, err := m.Generate(context.Background(), req, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Tokens = append(append(slices.Clone(req.Tokens), first.Tokens...), noise(5)...)
+	second, err := m.Generate(context.Background(), req, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The last token of the answer was never computed.
+	if got, want := second.Usage.Cached, 20+10-1; got != want {
+		t.Errorf("%d cached, want %d", got, want)
+	}
+}
+
+func TestSeeds(t *testing.T) {
+	m := load(t, testmodel.Write(t, noisy()), Options{})
+	run := func(seed uint64) []int32 {
+		res, err := m.Generate(context.Background(), Request{
+			Tokens: noise(10), MaxTokens: 30, IgnoreEOS: true, Raw: true,
+			Sampling: Sampling{Temperature: 1.5, TopP: 0.99, MinP: 0.001, RepeatPenalty: 1.1, Seed: seed},
+		}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.Tokens
+	}
+	a, b, c := run(1), run(1), run(2)
+	if !slices.Equal(a, b) {
+		t.Errorf("seed 1 gave %v, then %v", a, b)
+	}
+	if slices.Equal(a, c) {
+		t.Errorf("seeds 1 and 2 gave the same 30 tokens %v", a)
+	}
+}
+
+func TestDecodeAllocatesNothing(t *testing.T) {
+	for _, family := range []string{"q8", "q4"} {
+		m := load(t, testmodel.Write(t, noisy()), Options{Family: family})
+		logitsOf(t, m, noise(20), 0)
+		m.sampler.reset(Sampling{Temperature: 1, TopK: 20, TopP: 0.9, RepeatPenalty: 1.1}, noise(20))
+		got := testing.AllocsPerRun(50, func() {
+			if err := m.step(7); err != nil {
+				t.Fatal(err)
+			}
+			id, err := m.sampler.pick(m.st.logits[:m.cfg.Vocab])
+			if err != nil {
+				t.Fatal(err)
+			}
+			m.sampler.accept(id)
+		})
+		if got != 0 {
+			t.Errorf("%s: %v allocations a token, want 0", family, got)
+		}
+	}
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Sentinels to match with errors.Is. The errors themselves carry the numbers.
+var (
+	// ErrBusy: the model is in the middle of another request.
+	ErrBusy = errors.New("engine: busy with another request")
+	// ErrClosed: the model was closed.
+	ErrClosed = errors.New("engine: model is closed")
+	// ErrUnsupported: the file needs something this build cannot compute.
+	ErrUnsupported = errors.New("engine: unsupported")
+	// ErrContextOverflow: prompt and max_tokens do not fit the context.
+	ErrContextOverflow = errors.New("engine: context overflow")
+	// ErrMemory: the model does not fit the memory limit.
+	ErrMemory = errors.New("engine: not enough memory")
+	// ErrNoTokenizer: neither the file nor its directory holds a tokenizer.
+	ErrNoTokenizer = errors.New("engine: no tokenizer")
+	// ErrRequest: a request that can never be served (bad token, bad option).
+	ErrRequest = errors.New("engine: bad request")
+	// ErrNumeric: the model produced logits that are not numbers.
+	ErrNumeric = errors.New("engine: logits are not finite")
+)
+
+// ContextError tells by how much a request misses the context. It matches
+// [ErrContextOverflow].
+type ContextError struct {
+	Prompt    int // tokens of the prompt
+	MaxTokens int // tokens asked for
+	Context   int // tokens the model holds
+}
+
+func (e *ContextError) Error() string {
+	return fmt.Sprintf("engine: context overflow: prompt of %d tokens and %d to generate are %d, the context holds %d; "+
+		"shorten the prompt, lower max_tokens or ask for truncate \"oldest\"",
+		e.Prompt, e.MaxTokens, e.Prompt+e.MaxTokens, e.Context)
+}
+
+// Is makes errors.Is(err, ErrContextOverflow) hold.
+func (e *ContextError) Is(target error) bool { return target == ErrContextOverflow }
+
+// MemoryError tells what a model needs and what it may have. It matches
+// [ErrMemory].
+type MemoryError struct {
+	Need  Need
+	Limit int64 // bytes
+}
+
+func (e *MemoryError) Error() string {
+	return fmt.Sprintf("engine: not enough memory: %d bytes needed (weights %d, KV cache %d for %d tokens, scratch %d), limit %d; "+
+		"lower engine.context or use a smaller model",
+		e.Need.Total(), e.Need.Weights, e.Need.KV, e.Need.Context, e.Need.Scratch, e.Limit)
+}
+
+// Is makes errors.Is(err, ErrMemory) hold.
+func (e *MemoryError) Is(target error) bool { return target == ErrMemory }
+
+// unsupported names what this build cannot run.
+func unsupported(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrUnsupported, fmt.Sprintf(format, args...))
+}
+
+// badRequest names what is wrong with a request.
+func badRequest(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrRequest, fmt.Sprintf(format, args...))
+}

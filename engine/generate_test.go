@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"windhover/internal/testmodel"
+	"windhover/vqf"
+)
+
+// chat is a prompt as the template would make it, up to the answer.
+func chat(text string) []int32 {
+	ids := []int32{testmodel.TokenStart}
+	ids = append(ids, testmodel.Tokens("user\n"+text)...)
+	ids = append(ids, testmodel.TokenEnd)
+	ids = append(ids, testmodel.Tokens("\n")...)
+	ids = append(ids, testmodel.TokenStart)
+	return append(ids, testmodel.Tokens("assistant\n")...)
+}
+
+func thinking(text string) []int32 { return append(chat(text), testmodel.TokenThink) }
+
+func TestGenerate(t *testing.T) {
+	m := load(t, testmodel.Write(t, testmodel.Default()), Options{})
+	digits := testmodel.Tokens("0")
+	cases := []struct {
+		name string
+		req  Request
+		want Result // Text, Thinking, Finish; Usage.Completion
+	}{
+		{"answer", Request{Tokens: chat("hi")}, Result{Text: "Tiny model.", Finish: "stop", Usage: Usage{Completion: 11}}},
+		{"max tokens", Request{Tokens: chat("hi"), MaxTokens: 4}, Result{Text: "Tiny", Finish: "length", Usage: Usage{Completion: 4}}},
+		{"exactly max tokens", Request{Tokens: chat("hi"), MaxTokens: 11}, Result{Text: "Tiny model.", Finish: "length", Usage: Usage{Completion: 11}}},
+		{"stop string", Request{Tokens: chat("hi"), Stop: []string{"mod"}}, Result{Text: "Tiny ", Finish: "stop", Usage: Usage{Completion: 8}}},
+		{"stop string begins the answer", Request{Tokens: chat("hi"), Stop: []string{"zzz", "Ti"}}, Result{Finish: "stop", Usage: Usage{Completion: 2}}},
+		{"stop string half there", Request{Tokens: chat("hi"), Stop: []string{"el.x", "l.y"}}, Result{Text: "Tiny model.", Finish: "stop", Usage: Usage{Completion: 11}}},
+		{"stop string half there at max", Request{Tokens: chat("hi"), MaxTokens: 10, Stop: []string{"el."}}, Result{Text: "Tiny model", Finish: "length", Usage: Usage{Completion: 10}}},
+		{"stop id", Request{Tokens: chat("hi"), StopIDs: testmodel.Tokens(" ")}, Result{Text: "Tiny", Finish: "stop", Usage: Usage{Completion: 4}}},
+		{"ignore eos", Request{Tokens: chat("hi"), MaxTokens: 16, IgnoreEOS: true}, Result{Text: "Tiny model.\nTin", Finish: "length", Usage: Usage{Completion: 16}}},
+		{"raw shows special tokens", Request{Tokens: chat("hi"), MaxTokens: 13, IgnoreEOS: true, Raw: true}, Result{Text: "Tiny model.<|im_end|>\n", Finish: "length", Usage: Usage{Completion: 13}}},
+		{"thinking", Request{Tokens: thinking("hi")}, Result{Text: "Tiny model.", Thinking: "Huh?", Finish: "stop", Usage: Usage{Completion: 17}}},
+		{"thinking raw", Request{Tokens: thinking("hi"), Raw: true}, Result{Text: "Huh?</think>\nTiny model.", Finish: "stop", Usage: Usage{Completion: 17}}},
+		{"thinking budget", Request{Tokens: thinking("hi"), ThinkBudget: 2}, Result{Text: "Tiny model.", Thinking: "Hu", Finish: "stop", Usage: Usage{Completion: 2 + 4 + 11}}},
+		{"thinking within budget", Request{Tokens: thinking("hi"), ThinkBudget: 5}, Result{Text: "Tiny model.", Thinking: "Huh?", Finish: "stop", Usage: Usage{Completion: 17}}},
+		{"thinking cut", Request{Tokens: thinking("hi"), MaxTokens: 3}, Result{Thinking: "Huh", Finish: "length", Usage: Usage{Completion: 3}}},
+		{"no stop in thinking", Request{Tokens: thinking("hi"), Stop: []string{"uh"}}, Result{Text: "Tiny model.", Thinking: "Huh?", Finish: "stop", Usage: Usage{Completion: 17}}},
+		{"characters of three bytes", Request{Tokens: testmodel.Tokens("9")}, Result{Text: "世界!", Finish: "stop", Usage: Usage{Completion: 7}}},
+		{"half a character at the end", Request{Tokens: testmodel.Tokens("9"), MaxTokens: 4}, Result{Text: "世\ufffd", Finish: "length", Usage: Usage{Completion: 4}}},
+		{"stop string of three bytes", Request{Tokens: testmodel.Tokens("9"), Stop: []string{"界"}}, Result{Text: "世", Finish: "stop", Usage: Usage{Completion: 6}}},
+		{"what the context leaves", Request{Tokens: digits}, Result{Text: strings.Repeat("123456780", 29)[:255], Finish: "length", Usage: Usage{Completion: 255}}},
+		{"repetition penalty", Request{Tokens: digits, MaxTokens: 10, Sampling: Sampling{RepeatPenalty: 1.0001}}, Result{Text: "1234567801", Finish: "length", Usage: Usage{Completion: 10}}},
+		{"cold sampling", Request{Tokens: chat("hi"), Sampling: Sampling{Temperature: 0.1, TopK: 20, TopP: 0.9, MinP: 0.05, Seed: 3}}, Result{Text: "Tiny model.", Finish: "stop", Usage: Usage{Completion: 11}}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			var text, thought strings.Builder
+			tokens := 0
+			got, err := m.Generate(context.Background(), c.req, func(e Event) error {
+				if e.Delta == nil {
+					t.Errorf("event %+v, want a delta only", e)
+					return nil
+				}
+				if d := e.Delta; d.Text == "" && d.Thinking == "" || !utf8.ValidString(d.Text) || !utf8.ValidString(d.Thinking) {
+					t.Errorf("delta %+v is empty or splits a character", *d)
+				}
+				text.WriteString(e.Delta.Text)
+				thought.WriteString(e.Delta.Thinking)
+				tokens += e.Delta.Tokens
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Text != c.want.Text || got.Thinking != c.want.Thinking || got.Finish != c.want.Finish {
+				t.Errorf("text %q thinking %q finish %q, want %q, %q, %q", got.Text, got.Thinking, got.Finish, c.want.Text, c.want.Thinking, c.want.Finish)
+			}
+			if text.String() != got.Text || thought.String() != got.Thinking {
+				t.Errorf("deltas gave %q and %q, the result has %q and %q", text.String(), thought.String(), got.Text, got.Thinking)
+			}
+			if got.Usage.Completion != c.want.Usage.Completion || len(got.Tokens) != got.Usage.Completion || tokens > got.Usage.Completion {
+				t.Errorf("completion %d, %d tokens, %d in deltas; want %d", got.Usage.Completion, len(got.Tokens), tokens, c.want.Usage.Completion)
+			}
+			if got.Usage.Prompt != len(c.req.Tokens) || got.Usage.Cached >= got.Usage.Prompt || got.Truncated != 0 {
+				t.Errorf("usage %+v, truncated %d, for a prompt of %d", got.Usage, got.Truncated, len(c.req.Tokens))
+			}
+			tm := got.Timing
+			if tm.TTFT < tm.Prefill || tm.Total < tm.TTFT || tm.Total < tm.Prefill+tm.Decode || tm.Prefill <= 0 || tm.PrefillTPS <= 0 {
+				t.Errorf("timing %+v", tm)
+			}
+		})
+	}
+}
+
+func TestGenerateRefuses(t *testing.T) {
+	m := load(t, testmodel.Write(t, testmodel.Default()), Options{})
+	nan := float32(0)
+	nan /= nan
+	cases := []struct {
+		name string
+		req  Request
+		want error
+		text string // in the message
+	}{
+		{"no tokens", Request{}, ErrRequest, "no tokens"},
+		{"token too large", Request{Tokens: []int32{1, testmodel.Vocab}}, ErrRequest, "token 264 at position 1"},
+		{"negative token", Request{Tokens: []int32{-1}}, ErrRequest, "token -1"},
+		{"negative max", Request{Tokens: chat(""), MaxTokens: -1}, ErrRequest, "max_tokens -1"},
+		{"negative budget", Request{Tokens: chat(""), ThinkBudget: -1}, ErrRequest, "think_budget -1"},
+		{"empty stop", Request{Tokens: chat(""), Stop: []string{"x", ""}}, ErrRequest, "stop string"},
+		{"broken stop", Request{Tokens: chat(""), Stop: []string{"\xe4"}}, ErrRequest, "stop string"},
+		{"temperature", Request{Tokens: chat(""), Sampling: Sampling{Temperature: -1}}, ErrRequest, "temperature"},
+		{"temperature nan", Request{Tokens: chat(""), Sampling: Sampling{Temperature: nan}}, ErrRequest, "temperature"},
+		{"top_k", Request{Tokens: chat(""), Sampling: Sampling{TopK: -1}}, ErrRequest, "top_k"},
+		{"top_p", Request{Tokens: chat(""), Sampling: Sampling{TopP: -0.1}}, ErrRequest, "top_p"},
+		{"min_p", Request{Tokens: chat(""), Sampling: Sampling{MinP: 1.1}}, ErrRequest, "min_p"},
+		{"penalty", Request{Tokens: chat(""), Sampling: Sampling{RepeatPenalty: -1}}, ErrRequest, "repeat_penalty"},
+		{"truncate", Request{Tokens: chat(""), Truncate: "newest"}, ErrRequest, "truncate"},
+		{"overflow", Request{Tokens: noise(200), MaxTokens: 57}, ErrContextOverflow, "prompt of 200 tokens and 57 to generate are 257, the context holds 256"},
+		{"full", Request{Tokens: noise(256)}, ErrContextOverflow, "prompt of 256"},
+		{"over full", Request{Tokens: noise(300)}, ErrContextOverflow, "prompt of 300"},
+		{"huge", Request{Tokens: noise(2), MaxTokens: 1 << 62}, ErrContextOverflow, "holds 256"},
+		{"truncate cannot help", Request{Tokens: noise(2), MaxTokens: 256, Truncate: "oldest"}, ErrContextOverflow, "256 to generate"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := m.Generate(context.Background(), c.req, nil)
+			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) {
+				t.Errorf("error %v, want %v with %q", err, c.want, c.text)
+			}
+		})
+	}
+	var over *ContextError
+	_, err := m.Generate(context.Background(), Request{Tokens: noise(200), MaxTokens: 57}, nil)
+	if !errors.As(err, &over) || *over != (ContextError{Prompt: 200, MaxTokens: 57, Context: 256}) {
+		t.Errorf("error %#v, want the counts", err)
+	}
+}
+
+func TestTruncateOldest(t *testing.T) {
+	m := load(t, testmodel.Write(t, testmodel.Default()), Options{})
+	prompt := append(noise(300), testmodel.Tokens("0")...)
+	got, err := m.Generate(context.Background(), Request{Tokens: prompt, MaxTokens: 9, Truncate: "oldest"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Text != "123456780" || got.Usage.Prompt != 247 || got.Truncated != 301-247 {
+		t.Errorf("text %q, prompt %d, truncated %d, want 123456780, 247, 54", got.Text, got.Usage.Prompt, got.Truncated)
+	}
+	want, err := m.Generate(context.Background(), Request{Tokens: prompt[301-247:], MaxTokens: 9}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(got.Tokens, want.Tokens) || want.Usage.Cached != 246 {
+		t.Errorf("tokens %v, the same prompt cut by hand gives %v (cached %d)", got.Tokens, want.Tokens, want.Usage.Cached)
+	}
+}
+
+func TestProgress(t *testing.T) {
+	m := load(t, testmodel.Write(t, testmodel.Default()), Options{Chunk: 16})
+	var done []int
+	_, err := m.Generate(context.Background(), Request{Tokens: noise(40), MaxTokens: 1}, func(e Event) error {
+		if p := e.Progress; p != nil {
+			if p.Total != 40 {
+				t.Errorf("total %d, want 40", p.Total)
+			}
+			done = append(done, p.Done)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []int{16, 32, 40}; !slices.Equal(done, want) {
+		t.Errorf("progress %v, want %v", done, want)
+	}
+}
+
+func TestCallbackErrorEndsGeneration(t *testing.T) {
+	m := load(t, testmodel.Write(t, testmodel.Default()), Options{})
+	broken := errors.New("nobody listens")
+	calls := 0
+	_, err := m.Generate(context.Background(), Request{Tokens: testmodel.Tokens("0")}, func(Event) error {
+		calls++
+		return broken
+	})
+	if !errors.Is(err, broken) || calls != 1 {
+		t.Errorf("error %v after %d calls, want %v after 1", err, calls, broken)
+	}
+	if _, err := m.Generate(context.Background(), Request{Tokens: chat("")}, nil); err != nil {
+		t.Errorf("the next request: %v", err)
+	}
+}
+
+func TestBusyAndClosed(t *testing.T) {
+	m := load(t, testmodel.Write(t, testmodel.Default()), Options{})
+	ctx := context.Background()
+	_, err := m.Generate(ctx, Request{Tokens: chat(""), MaxTokens: 1}, func(Event) error {
+		if _, err := m.Generate(ctx, Request{Tokens: chat("")}, nil); !errors.Is(err, ErrBusy) {
+			t.Errorf("second request: %v, want %v", err, ErrBusy)
+		}
+		if err := m.Logits(ctx, chat(""), 0, nil); !errors.Is(err, ErrBusy) {
+			t.Errorf("logits meanwhile: %v, want %v", err, ErrBusy)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := m.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	}
+	if _, err := m.Generate(ctx, Request{Tokens: chat("")}, nil); !errors.Is(err, ErrClosed) {
+		t.Errorf("after close: %v, want %v", err, ErrClosed)
+	}
+	if _, _, err := m.Greedy(ctx, chat(""), 1); !errors.Is(err, ErrClosed) {
+		t.Errorf("after close: %v, want %v", err, ErrClosed)
+	}
+}
+
+// stopLimit is what the contract allows between a cancel and the return.
+const stopLimit = 200 * time.Millisecond
+
+func TestCancelWhileDecoding(t *testing.T) {
+	m := load(t, testmodel.Write(t, testmodel.Default()), Options{})
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	got, err := m.Generate(ctx, Request{Tokens: testmodel.Tokens("0")}, func(e Event) error {
+		if e.Delta.Text == "5" {
+			cancel()
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Finish != FinishCancel || got.Text != "12345" {
+		t.Errorf("finish %q, text %q, want cancel and 12345", got.Finish, got.Text)
+	}
+	if next, err := m.Generate(context.Background(), Request{Tokens: chat("")}, nil); err != nil || next.Text != testmodel.Answer {
+		t.Errorf("the next request gives %+v, %v", next, err)
+	}
+}
+
+// slow is a model whose prefill takes a while in plain Go.
+func slow() testmodel.Config {
+	c := testmodel.Default()
+	c.Layers, c.Heads, c.KVHeads, c.HeadDim, c.Dim, c.FFN, c.MaxSeq = 4, 8, 4, 64, 512, 1024, 1024
+	return c
+}
+
+func TestCancelAndDeadlineInPrefill(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a second or two")
+	}
+	// The reference path and one chunk: a prefill of some seconds in one pass.
+	m := load(t, testmodel.Write(t, slow()), Options{Activations: "f32", Chunk: 1024})
+	prompt := noise(1000)
+	for _, want := range []string{FinishCancel, FinishDeadline} {
+		const after = 100 * time.Millisecond
+		ctx, cancel := context.WithCancel(context.Background())
+		if want == FinishDeadline {
+			ctx, cancel = context.WithTimeout(context.Background(), after)
+		} else {
+			time.AfterFunc(after, cancel)
+		}
+		start := time.Now()
+		got, err := m.Generate(ctx, Request{Tokens: prompt}, nil)
+		took := time.Since(start)
+		cancel()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Finish != want || len(got.Tokens) != 0 {
+			t.Errorf("finish %q with %d tokens, want %q with none", got.Finish, len(got.Tokens), want)
+		}
+		if took > after+stopLimit {
+			t.Errorf("%s: returned after %v, want within %v of %v", want, took, stopLimit, after)
+		}
+	}
+	// What was computed before the stop is not taken for valid.
+	if n := len(m.seq); n != 0 {
+		t.Errorf("%d tokens in the cache after a chunk that was stopped", n)
+	}
+}
+
+func TestContextEndedBefore(t *testing.T) {
+	m := load(t, testmodel.Write(t, testmodel.Default()), Options{})
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	got, err := m.Generate(ctx, Request{Tokens: chat("")}, nil)
+	if err != nil || got.Finish != FinishCancel || len(got.Tokens) != 0 {
+		t.Errorf("result %+v, %v, want cancel without tokens", got, err)
+	}
+	if err := m.Logits(ctx, chat(""), 0, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("logits: %v, want %v", err, context.Canceled)
+	}
+}
+
+func TestGenerateWithoutTokenizer(t *testing.T) {
+	c := testmodel.Default()
+	c.Bare = true
+	m := load(t, testmodel.Write(t, c), Options{NoTokenizer: true})
+	got, err := m.Generate(context.Background(), Request{Tokens: chat("")}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The header names the end token.
+	if want := testmodel.Tokens(testmodel.Answer); !slices.Equal(got.Tokens, want) || got.Text != "" {
+		t.Errorf("tokens %v, text %q, want %v and no text", got.Tokens, got.Text, want)
+	}
+	if _, err := m.Generate(context.Background(), Request{Tokens: chat(""), Stop: []string{"x"}}, nil); !errors.Is(err, ErrRequest) {
+		t.Errorf("stop string: %v, want %v", err, ErrRequest)
+	}
+}
+
+func TestPicturesAreRefusedByName(t *testing.T) {
+	c := testmodel.Default()
+	c.Edit = func(a *vqf.Arch) { a.ImageTokenID, a.VideoTokenID = 200, 201 }
+	m := load(t, testmodel.Write(t, c), Options{})
+	for _, id := range []int32{200, 201} {
+		_, err := m.Generate(context.Background(), Request{Tokens: []int32{1, id}}, nil)
+		if !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), "picture") {
+			t.Errorf("token %d: %v, want %v", id, err, ErrUnsupported)
+		}
+	}
+}

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	"windhover/engine/tokenizer"
+	"windhover/kernels"
+	"windhover/vqf"
+)
+
+// Info describes a loaded model.
+type Info struct {
+	Path         string
+	Name         string // from the metadata; may be empty
+	Architecture string // from the metadata; may be empty
+	Config       Config
+	Flags        vqf.Flags
+	FileBytes    int64
+	Family       string // "q4" or "q8": what computes
+	Layout       string // of its matrices, such as "q8 8x8"
+	Activations  string // "int8" or "f32"
+	Threads      int
+	Context      int // tokens a sequence may have
+	Chunk        int
+	Need         Need
+	Tokenizer    string        // "embedded", a path, or "" when loaded without
+	TemplateErr  string        // why the model's chat template cannot be used
+	Thinks       bool          // the vocabulary has thinking markers
+	LoadTime     time.Duration // to ready
+
+	imageToken, videoToken int32 // 0 or less when there is none
+}
+
+// maxContext is the most tokens a sequence may have.
+const maxContext = 1 << 20
+
+func (o *Options) reference() bool { return o.Activations == "f32" }
+
+func (o *Options) chunk() int {
+	if o.Chunk == 0 {
+		return DefaultChunk
+	}
+	return o.Chunk
+}
+
+// check refuses options that mean nothing.
+func (o *Options) check() error {
+	switch {
+	case o.KV == "int8":
+		return unsupported("an int8 KV cache is not supported by this build yet")
+	case o.KV != "" && o.KV != "f16":
+		return badRequest("kv %q, want f16", o.KV)
+	case o.Activations != "" && o.Activations != "int8" && o.Activations != "f32":
+		return badRequest("activations %q, want int8 or f32", o.Activations)
+	case o.Chunk < 0 || o.Chunk > maxContext:
+		return badRequest("chunk %d, want 1 to %d, or 0 for %d", o.Chunk, maxContext, DefaultChunk)
+	case o.Context < 0:
+		return badRequest("context %d, want 0 or more", o.Context)
+	case o.Threads < 0:
+		return badRequest("threads %d, want 0 or more", o.Threads)
+	}
+	return nil
+}
+
+// Load opens a VQF file, checks that this build can run it and that it fits
+// opt.MemoryLimit, binds its weights and allocates what a request needs. It
+// reads header, directory, tokenizer and metadata, none of the weights.
+//
+// Errors: those of vqf.Open, [ErrUnsupported], [*MemoryError],
+// [ErrNoTokenizer], [ErrRequest] for an option.
+func Load(path string, opt Options) (m *Model, err error) {
+	start := time.Now()
+	file, err := vqf.Open(path, opt.VQF)
+	if err != nil {
+		return nil, fmt.Errorf("engine: %w", err)
+	}
+	m = &Model{file: file, chunk: opt.chunk()}
+	// Deferred after guard below, so that a fault is an error here.
+	defer func() {
+		if err != nil {
+			_ = m.free() // the first error tells more
+			m = nil
+		}
+	}()
+	defer guard(&err)()
+
+	need, cfg, err := admit(file, opt)
+	if err != nil {
+		return m, err
+	}
+	m.cfg = cfg
+	family, err := chooseFamily(file, opt.Family)
+	if err != nil {
+		return m, err
+	}
+	if m.w, err = bind(file, &m.cfg, family); err != nil {
+		return m, fmt.Errorf("engine: %s: %w", path, err)
+	}
+	m.info = Info{
+		Path: path, Config: cfg, Flags: file.Flags(), FileBytes: file.Size(), Family: family,
+		Layout: m.w.lm.Layout.String(), Activations: "int8", Context: need.Context, Chunk: m.chunk, Need: need,
+		imageToken: int32(file.Arch().ImageTokenID), videoToken: int32(file.Arch().VideoTokenID),
+	}
+	if opt.reference() {
+		m.info.Activations = "f32"
+	}
+	if err := m.loadText(opt); err != nil {
+		return m, err
+	}
+	if err := m.allocate(opt, need.Context); err != nil {
+		return m, err
+	}
+	m.info.Threads = m.pool.Size()
+	m.info.LoadTime = time.Since(start)
+	return m, nil
+}
+
+// loadText finds tokenizer, metadata and chat template.
+func (m *Model) loadText(opt Options) error {
+	var err error
+	if !opt.NoTokenizer {
+		if m.tok, m.info.Tokenizer, err = findTokenizer(m.file); err != nil {
+			return err
+		}
+		if n := m.tok.VocabSize(); n > m.cfg.Vocab {
+			return fmt.Errorf("engine: %s: tokenizer (%s) has %d tokens, the model %d: not this model's",
+				m.file.Path(), m.info.Tokenizer, n, m.cfg.Vocab)
+		}
+	}
+	if m.meta, err = metaOf(m.file, m.tok); err != nil {
+		return err
+	}
+	m.info.Name, m.info.Architecture = m.meta.Name, m.meta.Architecture
+	m.marks = findMarkers(m.tok)
+	m.info.Thinks = m.marks.open >= 0
+	if m.tok == nil || m.meta.ChatTemplate == "" {
+		return nil
+	}
+	// A template that cannot be parsed leaves generation without one possible.
+	m.tmpl, err = tokenizer.ParseTemplate(m.meta.ChatTemplate, tokenizer.TemplateVars{BOS: m.meta.BosToken, EOS: m.meta.EosToken})
+	if err != nil {
+		m.tmpl, m.info.TemplateErr = nil, err.Error()
+	}
+	return nil
+}
+
+// allocate makes the pool and every buffer.
+func (m *Model) allocate(opt Options, ctx int) error {
+	cpus, err := opt.cpus()
+	if err != nil {
+		return err
+	}
+	if m.pool, err = kernels.NewPool(cpus, opt.Pin); err != nil {
+		return fmt.Errorf("engine: %w", err)
+	}
+	if m.kv, err = newKVCache(&m.cfg, ctx, opt.reference()); err != nil {
+		return err
+	}
+	m.chunk = min(m.chunk, ctx)
+	m.st = newState(&m.cfg, m.w, m.pool, m.kv, m.chunk, opt.reference())
+	m.sampler = newSampler(m.cfg.Vocab)
+	m.seq = make([]int32, 0, ctx)
+	return nil
+}
+
+// cpus chooses where the workers run: the big cores, the others when more are
+// asked for than there are.
+func (o *Options) cpus() ([]int, error) {
+	topo, err := kernels.DetectTopology()
+	if err != nil {
+		return nil, fmt.Errorf("engine: %w", err)
+	}
+	big := topo.Big
+	if len(big) == 0 {
+		big = topo.All
+	}
+	switch n := o.Threads; {
+	case n == 0:
+		return big, nil
+	case n <= len(big):
+		return big[:n], nil
+	case n <= len(topo.All):
+		return append(append([]int{}, big...), topo.Little...)[:n], nil
+	default:
+		return nil, badRequest("threads %d, this process may use %d CPUs", n, len(topo.All))
+	}
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"time"
+
+	"windhover/vqf"
+)
+
+// Options say how to load a model. The zero value is good: all big cores, the
+// context the file names, int8 activations.
+type Options struct {
+	// Threads is the number of workers; 0 means one for each big core.
+	Threads int
+	// Pin binds each worker to its CPU while a request runs.
+	Pin bool
+	// Context is the number of tokens a sequence may have; 0 means what the
+	// file names, less where MemoryLimit asks for it.
+	Context int
+	// KV is the type of the KV cache: "" or "f16".
+	KV string
+	// Family names the copy of a dual file that computes, "q4" (also "") or
+	// "q8". A file with one family computes with that.
+	Family string
+	// Activations is "" or "int8", or "f32" for the reference path: weights
+	// dequantised row by row, plain float32 arithmetic, KV cache in float32.
+	Activations string
+	// Chunk is the number of prompt tokens computed at once; 0 means
+	// [DefaultChunk]. It changes speed and memory, never a result.
+	Chunk int
+	// MemoryLimit in bytes covers weights, KV cache and scratch; 0 means no
+	// limit. See [Estimate].
+	MemoryLimit int64
+	// NoTokenizer loads without a tokenizer: requests by token only, no text.
+	NoTokenizer bool
+	// VQF says how the file is opened (flag gate, checks).
+	VQF vqf.OpenOptions
+}
+
+// DefaultChunk is the prefill chunk when Options.Chunk is 0.
+const DefaultChunk = 256
+
+// Sampling chooses a token from the logits; see sampler.go for the order of
+// the filters. The zero value is greedy.
+type Sampling struct {
+	Temperature   float32 // 0: greedy
+	TopK          int     // 0: off
+	TopP          float32 // 0 or >= 1: off
+	MinP          float32 // 0: off
+	RepeatPenalty float32 // 0 or 1: off
+	Seed          uint64  // same seed, same tokens
+}
+
+// Request is one generation.
+type Request struct {
+	// Tokens is the whole prompt; at least one.
+	Tokens []int32
+	// MaxTokens bounds what is generated; 0 means what the context leaves.
+	MaxTokens int
+	Sampling  Sampling
+	// Stop strings end the answer; they and what follows are cut. They are
+	// looked for in the answer, not in the thinking.
+	Stop []string
+	// StopIDs end the answer beside the model's own end tokens.
+	StopIDs []int32
+	// IgnoreEOS generates on over the model's own end tokens.
+	IgnoreEOS bool
+	// ThinkBudget bounds the thinking in tokens: when it is used up, the end
+	// of the thinking is put in the model's mouth. 0 means no bound.
+	ThinkBudget int
+	// Raw leaves thinking in the text and shows special tokens as text.
+	Raw bool
+	// Truncate is "" (an overflow is an error) or "oldest" (the beginning of
+	// the prompt is dropped so that the rest and MaxTokens fit).
+	Truncate string
+}
+
+// Event is something that happened during a generation; exactly one field is
+// set. What it points to is valid during the call only.
+type Event struct {
+	Progress *Progress
+	Delta    *Delta
+}
+
+// Progress tells how much of a prompt is computed; sent for prompts longer
+// than a chunk.
+type Progress struct {
+	Done, Total int // tokens; Total is the prompt, cached tokens count as done
+}
+
+// Delta is new text: whole characters, never a part of one.
+type Delta struct {
+	Text     string
+	Thinking string
+	Tokens   int // tokens generated since the last Delta
+}
+
+// How a generation ended.
+const (
+	FinishStop     = "stop"     // end token, stop id or stop string
+	FinishLength   = "length"   // MaxTokens reached
+	FinishCancel   = "cancel"   // context cancelled
+	FinishDeadline = "deadline" // context deadline passed
+)
+
+// Result is what a generation gave. A generation that was cancelled or ran
+// into its deadline has a Result too, with what there was until then.
+type Result struct {
+	Text      string
+	Thinking  string
+	Finish    string  // FinishStop, FinishLength, FinishCancel, FinishDeadline
+	Tokens    []int32 // as generated, without the end token
+	Truncated int     // tokens dropped from the prompt, by Truncate
+	Usage     Usage
+	Timing    Timing
+}
+
+// Usage counts tokens.
+type Usage struct {
+	Prompt     int // tokens of the prompt after truncation
+	Completion int // tokens generated, without the end token
+	Cached     int // tokens of the prompt that were still in the KV cache
+}
+
+// Timing tells where the time went.
+type Timing struct {
+	TTFT       time.Duration // start to first token
+	Prefill    time.Duration // computing the prompt
+	Decode     time.Duration // first token to the end
+	Total      time.Duration
+	PrefillTPS float64 // prompt tokens computed a second; 0 when none were
+	DecodeTPS  float64 // tokens a second after the first; 0 when none were
+}

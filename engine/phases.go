@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"encoding/binary"
+	"math"
+
+	"windhover/kernels"
+)
+
+// A phase is a piece of the forward pass in which the workers need nothing of
+// each other. It is cut into units; a worker takes the next unit until there is
+// none, so that a slow or interrupted core does not hold up the others. Which
+// worker does a unit does not matter to the result.
+type phase uint8
+
+const (
+	phaseAttnNorm  phase = iota // by token: residual of the block before is in x
+	phaseProduct                // by rows of the matrices in jobs
+	phaseRope                   // by token: q/k norm, RoPE, into the cache
+	phaseAttention              // by head and run of tokens
+	phaseAttnOut                // by token: attention output to int8
+	phaseFFNNorm                // by token: x += proj, norm
+	phaseGatedPair              // by rows: gate and up, then SiLU(gate)*up
+	phaseGated                  // by token: gated values to int8
+	phaseResidual               // by token: x += proj
+	phaseFinalNorm              // by token of the head
+)
+
+// operand is the right-hand side of a product: int8, or float32 in the
+// reference path.
+type operand struct {
+	acts *kernels.Acts // nil in the reference path
+	x    []float32     // [tokens][cols], what acts is made from
+}
+
+// product is one matrix and where its rows go, dst [tokens][m.Rows].
+type product struct {
+	m   *kernels.Matrix
+	dst []float32
+}
+
+const (
+	attentionRun = 16       // tokens a unit of attention
+	unitOps      = 32 << 20 // multiply-adds a unit of a product, about: some ms
+	unitRows     = 16       // rows a unit is a multiple of; every group height divides it
+)
+
+// run does a phase that is cut by token, and attention. A single token stays on
+// the calling goroutine, attention apart.
+func (s *state) run(p phase) {
+	units, alone := s.tokens, s.tokens == 1
+	if p == phaseAttention {
+		units, alone = s.cfg.Heads*((s.tokens+attentionRun-1)/attentionRun), false
+	}
+	s.start(p, units, alone)
+}
+
+// multiply does products that share their right-hand side.
+func (s *state) multiply(in operand, jobs ...product) {
+	s.in = in
+	s.njobs = copy(s.jobs[:], jobs)
+	rows := 0
+	for i := range jobs {
+		rows += jobs[i].m.Rows
+	}
+	s.chooseRows(rows, jobs[0].m.Cols)
+	units := 0
+	for i := range jobs {
+		units += (jobs[i].m.Rows + s.unit - 1) / s.unit
+	}
+	s.start(phaseProduct, units, false)
+}
+
+// multiplyGated leaves SiLU(gate)*up in gate.dst.
+func (s *state) multiplyGated(in operand, gate, up product) {
+	s.in = in
+	s.jobs[0], s.jobs[1] = gate, up
+	s.chooseRows(gate.m.Rows, 2*gate.m.Cols)
+	s.start(phaseGatedPair, (gate.m.Rows+s.unit-1)/s.unit, false)
+}
+
+// chooseRows sets s.unit: small enough that the workers end together and that
+// a cancelled pass ends soon, else large.
+func (s *state) chooseRows(rows, cols int) {
+	share := rows / (4 * s.pool.Size())
+	short := unitOps / (s.tokens * cols)
+	s.unit = max(min(share, short)/unitRows, 1) * unitRows
+}
+
+// start runs a phase on all workers, or alone on this goroutine, unless the
+// pass has failed already.
+func (s *state) start(p phase, units int, alone bool) {
+	if s.err != nil {
+		return
+	}
+	if s.stop.Load() {
+		s.err = errStopped
+		return
+	}
+	s.phase, s.units = p, units
+	s.next.Store(0)
+	if alone {
+		s.Run(0, 1)
+	} else if err := s.pool.Run(s); err != nil {
+		s.err = err
+		return
+	}
+	if s.stop.Load() {
+		s.err = errStopped
+	}
+}
+
+// Run makes the state a task of the pool.
+func (s *state) Run(worker, _ int) {
+	for {
+		u := int(s.next.Add(1)) - 1
+		if u >= s.units || s.stop.Load() {
+			return
+		}
+		switch s.phase {
+		case phaseProduct:
+			s.productUnit(worker, u)
+		case phaseGatedPair:
+			s.gatedUnit(worker, u)
+		case phaseAttention:
+			s.attentionUnit(worker, u)
+		default:
+			s.tokenUnit(u)
+		}
+	}
+}
+
+// tokenUnit does the phases that are cut by token.
+func (s *state) tokenUnit(t int) {
+	dim := s.cfg.Dim
+	w := &s.w.layers[s.layer]
+	switch s.phase {
+	case phaseAttnNorm:
+		s.normalise(s.norm[t*dim:][:dim], s.x[t*dim:][:dim], w.attnNorm)
+		s.quantise(s.inDim, t)
+	case phaseRope:
+		s.ropeToken(w, t)
+	case phaseAttnOut:
+		s.quantise(s.inAtt, t)
+	case phaseFFNNorm:
+		s.addProj(t)
+		s.normalise(s.norm[t*dim:][:dim], s.x[t*dim:][:dim], w.ffnNorm)
+		s.quantise(s.inDim, t)
+	case phaseGated:
+		s.quantise(s.inFFN, t)
+	case phaseResidual:
+		s.addProj(t)
+	case phaseFinalNorm:
+		row := s.rows + t
+		s.normalise(s.norm[row*dim:][:dim], s.x[row*dim:][:dim], s.w.finalNorm)
+		s.quantise(s.in, t)
+	}
+}
+
+func (s *state) addProj(t int) {
+	dim := s.cfg.Dim
+	kernels.Add(s.x[t*dim:][:dim], s.proj[t*dim:][:dim])
+}
+
+func (s *state) quantise(in operand, t int) {
+	if in.acts != nil {
+		in.acts.QuantizeRange(in.x, t, t+1)
+	}
+}
+
+func (s *state) normalise(dst, x, w []float32) {
+	if s.float {
+		refNorm(dst, x, w, s.cfg.NormEps)
+		return
+	}
+	kernels.RMSNorm(dst, x, w, s.cfg.NormEps)
+}
+
+// ropeToken norms and turns the heads of a token and puts k and v in the cache.
+func (s *state) ropeToken(w *layerWeights, t int) {
+	hd := s.cfg.HeadDim
+	cos, sin := s.cos[t*hd/2:][:hd/2], s.sin[t*hd/2:][:hd/2]
+	turn := func(head, norm []float32) {
+		if s.cfg.QKNorm {
+			s.normalise(head, head, norm)
+		}
+		if s.float {
+			refRope(head, cos, sin)
+			return
+		}
+		kernels.RopeHalf(head, cos, sin)
+	}
+	q := s.q[t*s.cfg.QO():]
+	for h := range s.cfg.Heads {
+		turn(q[h*hd:][:hd], w.qNorm)
+	}
+	k, v := s.k[t*s.cfg.KO():], s.v[t*s.cfg.KO():]
+	for g := range s.cfg.KVHeads {
+		turn(k[g*hd:][:hd], w.kNorm)
+		at := s.kv.at(s.layer, g, s.pos+t)
+		if s.float {
+			copy(s.kv.k32[at:][:hd], k[g*hd:])
+			copy(s.kv.v32[at:][:hd], v[g*hd:])
+			continue
+		}
+		kernels.F32ToF16Slice(s.kv.k16[at:][:hd], k[g*hd:][:hd])
+		kernels.F32ToF16Slice(s.kv.v16[at:][:hd], v[g*hd:][:hd])
+	}
+}
+
+// attentionUnit does one head for a run of tokens. The last runs, which see the
+// most positions, come first.
+func (s *state) attentionUnit(worker, u int) {
+	c := s.cfg
+	hd, heads := c.HeadDim, c.Heads
+	runs := s.units / heads
+	h := u % heads
+	from := (runs - 1 - u/heads) * attentionRun
+	base := s.kv.at(s.layer, h/(heads/c.KVHeads), 0)
+	for t := from; t < min(from+attentionRun, s.tokens); t++ {
+		n := s.pos + t + 1
+		scores := s.scores[worker*s.kv.ctx:][:n]
+		q := s.q[t*c.QO()+h*hd:][:hd]
+		out := s.att[t*c.QO()+h*hd:][:hd]
+		clear(out)
+		if s.float {
+			refAttention(out, scores, q, s.kv.k32[base:][:n*hd], s.kv.v32[base:][:n*hd], s.scale)
+			continue
+		}
+		kernels.AttnScores(scores, q, s.kv.k16[base:][:n*hd], hd, s.scale)
+		kernels.Softmax(scores)
+		kernels.AttnAccumulate(out, scores, s.kv.v16[base:][:n*hd], hd)
+	}
+}
+
+// productUnit does s.unit rows of one of the matrices.
+func (s *state) productUnit(worker, u int) {
+	for i := range s.jobs[:s.njobs] {
+		job := &s.jobs[i]
+		n := (job.m.Rows + s.unit - 1) / s.unit
+		if u < n {
+			s.rowsOf(job, worker, u*s.unit, min((u+1)*s.unit, job.m.Rows))
+			return
+		}
+		u -= n
+	}
+}
+
+func (s *state) gatedUnit(worker, u int) {
+	gate, up := &s.jobs[0], &s.jobs[1]
+	r0, r1 := u*s.unit, min((u+1)*s.unit, gate.m.Rows)
+	s.rowsOf(gate, worker, r0, r1)
+	s.rowsOf(up, worker, r0, r1)
+	for t := range s.tokens {
+		g, v := gate.dst[t*gate.m.Rows:][r0:r1], up.dst[t*up.m.Rows:][r0:r1]
+		if s.float {
+			refSiluMul(g, v)
+			continue
+		}
+		kernels.SiluMul(g, g, v)
+	}
+}
+
+func (s *state) rowsOf(job *product, worker, r0, r1 int) {
+	if s.float {
+		row := s.row[worker*s.widest():][:job.m.Cols]
+		refProduct(job.dst, job.m, s.in.x, s.tokens, r0, r1, row)
+		return
+	}
+	kernels.MatMul(job.dst, job.m.Rows, job.m, s.in.acts, r0, r1)
+}
+
+// lookUp copies the embeddings of tokens to x.
+func (s *state) lookUp(tokens []int32) {
+	dim := s.cfg.Dim
+	for t, id := range tokens {
+		dst := s.x[t*dim:][:dim]
+		if s.w.embedF32 {
+			src := s.w.embed[4*int(id)*dim:][:4*dim]
+			for i := range dst {
+				dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*i:]))
+			}
+			continue
+		}
+		src := s.w.embed[2*int(id)*dim:][:2*dim]
+		for i := range dst {
+			dst[i] = kernels.F16ToF32(binary.LittleEndian.Uint16(src[2*i:]))
+		}
+	}
+}

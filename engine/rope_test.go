@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"math"
+	"math/big"
+	"testing"
+)
+
+func TestRopeTables(t *testing.T) {
+	const hd = 64
+	freqs := ropeFreqs(1e6, hd)
+	if freqs[0] != 1 || math.Abs(freqs[16]-1e-3) > 1e-15 {
+		t.Errorf("frequencies %v and %v, want 1 and 0.001", freqs[0], freqs[16])
+	}
+	cos, sin := make([]float32, hd/2), make([]float32, hd/2)
+	ropeRow(cos, sin, freqs, 0)
+	for i := range cos {
+		if cos[i] != 1 || sin[i] != 0 {
+			t.Fatalf("position 0, pair %d: %v, %v, want 1, 0", i, cos[i], sin[i])
+		}
+	}
+	// Against angles reduced by 2π in 200 bits: float64 holds the angle of the
+	// largest position well enough for a float32 table.
+	twoPi, _, err := big.ParseFloat("6.28318530717958647692528676655900576839433879875021164194988918461563", 10, 200, big.ToNearestEven)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pos := range []int{1, 300, 8191, maxContext - 1} {
+		ropeRow(cos, sin, freqs, pos)
+		for i, f := range freqs {
+			angle := new(big.Float).SetPrec(200).SetFloat64(f)
+			angle.Mul(angle, new(big.Float).SetInt64(int64(pos)))
+			turns, _ := new(big.Float).Quo(angle, twoPi).Int(nil)
+			angle.Sub(angle, new(big.Float).SetPrec(200).Mul(twoPi, new(big.Float).SetInt(turns)))
+			rest, _ := angle.Float64()
+			s, c := math.Sincos(rest)
+			if math.Abs(float64(cos[i])-c) > 1e-7 || math.Abs(float64(sin[i])-s) > 1e-7 {
+				t.Errorf("position %d, pair %d: %v, %v, want %v, %v", pos, i, cos[i], sin[i], c, s)
+			}
+		}
+	}
+}
