@@ -29,7 +29,14 @@ var ErrPoolClosed = errors.New("kernels: pool is closed")
 // takes 40 to 230 microseconds to come back, a polling one under 1.
 const spinFor = 2 * time.Millisecond
 
-// pollsPerLook is how many polls pass between two looks at the clock.
+// yieldAfter is when a goroutine that is free to move begins to let others run
+// between its polls. Not sooner, since it may cost a sleep of the scheduler, 70
+// microseconds; and never by one that is locked to its thread, for which it is
+// two switches of threads.
+const yieldAfter = 200 * time.Microsecond
+
+// pollsPerLook is how many polls pass between two looks at the clock, some 10
+// microseconds.
 const pollsPerLook = 256
 
 // Pool runs tasks on a fixed set of workers, one a core. The calling goroutine
@@ -62,6 +69,7 @@ type Pool struct {
 	busy    atomic.Bool
 	closing atomic.Bool
 	joined  chan struct{} // capacity 1
+	runs    atomic.Uint64
 }
 
 type worker struct {
@@ -129,6 +137,10 @@ func (p *Pool) Size() int { return len(p.cpus) }
 // CPUs lists where the workers belong, worker 0 first.
 func (p *Pool) CPUs() []int { return slices.Clone(p.cpus) }
 
+// Runs counts the tasks that were started. That it grows is proof that work
+// moves; it may be read at any time.
+func (p *Pool) Runs() uint64 { return p.runs.Load() }
+
 // Run calls t.Run on every worker and returns when all have returned. A panic
 // or a fault on a mapped page in any of them comes back as a *[FaultError], the
 // first one if there are several; the pool stays usable. Run allocates nothing.
@@ -139,6 +151,7 @@ func (p *Pool) Run(t Task) error {
 	if !p.busy.CompareAndSwap(false, true) {
 		panic("kernels: Pool.Run while the pool is running")
 	}
+	p.runs.Add(1)
 	if len(p.workers) > 0 {
 		p.task = t
 		p.pending.Store(int32(len(p.workers)))
@@ -244,24 +257,25 @@ func (p *Pool) join() {
 		if polls%pollsPerLook != 0 || !spent(&start, p.attached.locked) {
 			continue
 		}
+		// The wake-up may be a late one of an earlier task's last worker, for
+		// which nobody was waiting then: pending decides.
 		p.waiting.Store(true)
 		if p.pending.Load() != 0 || !p.waiting.CompareAndSwap(true, false) {
 			<-p.joined
 		}
-		return
+		start = time.Time{}
 	}
 }
 
-// spent tells whether spinFor has passed since the first call. Goroutines that
-// are free to move let others run meanwhile; for one that is locked to its
-// thread that would take two switches of threads.
+// spent tells whether spinFor has passed since the first call.
 func spent(start *time.Time, locked bool) bool {
 	if start.IsZero() {
 		*start = time.Now()
 		return false
 	}
-	if !locked {
+	d := time.Since(*start)
+	if d > yieldAfter && !locked {
 		runtime.Gosched()
 	}
-	return time.Since(*start) > spinFor
+	return d > spinFor
 }
