@@ -25,7 +25,7 @@ MOE = 0x200
 
 FLAGS = ["Q8_8X8", "Q4_4X4", "X8", "Q8BUF_Q4", "G256", "EMB_F16", "VISION", "ENC", "SIGNED", "MOE"]
 
-# FORMAT.md section 3.1: name and struct code of each word from offset 16 on.
+# FORMAT.md section 2.1: name and struct code of each word from offset 16 on.
 ARCH = [
     ("dim", "I"), ("n_layers", "I"), ("n_heads", "I"), ("n_kv_heads", "I"), ("head_dim", "I"), ("ffn_dim", "I"),
     ("vocab_size", "I"), ("max_seq_len", "I"), ("rope_theta", "f"), ("norm_eps", "f"), ("bos_id", "I"), ("eos_id", "I"),
@@ -68,7 +68,7 @@ def words(raw, at, fields):
 
 
 def read_header(raw, size):
-    """FORMAT.md section 3: both headers, told apart by which one fits the file's size."""
+    """FORMAT.md section 2: both headers, told apart by which one fits the file's size."""
     if size < 432 + ENTRY or len(raw) < DIRECTORY:
         raise Malformed(f"{size} bytes are too few for a header and one entry")
     magic, version, flags, n = struct.unpack_from("<4I", raw, 0)
@@ -96,7 +96,7 @@ def read_header(raw, size):
 
 
 def read_directory(raw, n):
-    """FORMAT.md section 4.1."""
+    """FORMAT.md section 3.1."""
     if len(raw) < n * ENTRY:
         raise Malformed(f"the directory of {n} entries is cut short")
     out = []
@@ -166,7 +166,7 @@ def group_sums(arch, tensors):
 
 
 def check(header, tensors, groups, size):
-    """The assertions of FORMAT.md section 4.3, each with a detail for the eye."""
+    """The assertions of FORMAT.md section 3.2, each with a detail for the eye."""
     out = []
 
     def line(name, bad, good):
@@ -202,7 +202,7 @@ def check(header, tensors, groups, size):
 
 
 def checksum(f, header):
-    """FNV-1a over directory and data, FORMAT.md section 9."""
+    """FNV-1a over directory and data, FORMAT.md section 3.4."""
     h = 0xCBF29CE484222325
     spans = [(DIRECTORY, DIRECTORY + ENTRY * header["n_tensors"]), (header["data_offset"], header["file_len"])]
     for at, end in spans:

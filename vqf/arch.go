@@ -3,7 +3,7 @@
 package vqf
 
 // Arch is the model's architecture as the header stores it, docs/FORMAT.md
-// section 3.1. It is all an engine needs: nothing else describes the model.
+// section 2.1. It is all an engine needs: nothing else describes the model.
 type Arch struct {
 	Dim           uint32   `json:"dim"` // hidden size
 	NLayers       uint32   `json:"n_layers"`

@@ -5,7 +5,7 @@ package vqf
 import "math"
 
 // Names of the entries that carry a tokenizer and what else a model needs,
-// docs/FORMAT.md section 10.
+// docs/FORMAT.md section 16.
 const (
 	NameTokenizer = "t_tokenizer"
 	NameMeta      = "t_meta"
@@ -39,7 +39,7 @@ type item struct {
 var matrices = [...]string{"q", "k", "v", "o", "gate", "up", "down", "lm"}
 
 // textItems lists the text tensors that an architecture can have, in file
-// order, docs/FORMAT.md section 6.1. Products saturate; checkItem refuses them.
+// order, docs/FORMAT.md section 5.1. Products saturate; item.size refuses them.
 func textItems(a *Arch, embF16, moe bool) []item {
 	nl, dim, ff, vc := uint64(a.NLayers), uint64(a.Dim), uint64(a.FFNDim), uint64(a.VocabSize)
 	qo, ko, hd := a.QDim(), a.KVDim(), uint64(a.HeadDim)
@@ -86,7 +86,7 @@ func textItems(a *Arch, embF16, moe bool) []item {
 }
 
 // visionItems lists the 27 vision tensors in file order, docs/FORMAT.md
-// section 6.3.
+// section 11.2.
 func visionItems(a *Arch) []item {
 	vd, vh, vf := uint64(a.VisDepth), uint64(a.VisHidden), uint64(a.VisFFN)
 	vp, vt, vm := uint64(a.VisPatch), uint64(a.VisTemporal), uint64(a.VisMerge)

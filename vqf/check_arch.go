@@ -5,7 +5,7 @@ package vqf
 import "math"
 
 // checkArch refuses architectures that no writer makes and no reader can
-// compute with, docs/FORMAT.md section 3.4. vision says whether the file holds
+// compute with, docs/FORMAT.md section 2.5. vision says whether the file holds
 // (or is to hold) vision tensors; without them the vis_* fields inform only.
 func checkArch(a *Arch, moe, vision bool) error {
 	for _, f := range []struct {

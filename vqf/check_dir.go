@@ -7,7 +7,7 @@ import (
 )
 
 // checkDirectory holds every entry against the file and against the
-// architecture, docs/FORMAT.md section 4.4. Order and gaps are free here: a
+// architecture, docs/FORMAT.md section 3.3. Order and gaps are free here: a
 // reader binds tensors by name.
 func checkDirectory(h *Header, ts []Tensor) error {
 	if err := checkBounds(h, ts); err != nil {
@@ -151,7 +151,7 @@ func (t *Tensor) matches(i int, it *item) error {
 	return nil
 }
 
-// checkExtra holds t_tokenizer and t_meta to docs/FORMAT.md section 10.
+// checkExtra holds t_tokenizer and t_meta to docs/FORMAT.md section 16.
 func (t *Tensor) checkExtra(i int) error {
 	switch {
 	case t.Type != F32:

@@ -15,12 +15,12 @@ func spanAt(b []byte, fields int) span {
 	return span{binary.LittleEndian.Uint64(b[at:]), binary.LittleEndian.Uint64(b[at+8:])}
 }
 
-// plausible is docs/FORMAT.md section 3.3 without the file size.
+// plausible is docs/FORMAT.md section 2.3 without the file size.
 func (s span) plausible(dirEnd uint64) bool {
 	return s.data != 0 && s.end != 0 && s.data%Align == 0 && s.data >= dirEnd && s.end > s.data
 }
 
-// detectFields tells the two headers apart, docs/FORMAT.md section 3.3: the
+// detectFields tells the two headers apart, docs/FORMAT.md section 2.3: the
 // version does not, but only one of them puts a data_offset and a file_len
 // that fit the file's size where the reader looks. It never guesses.
 func detectFields(b []byte, h *Header, size uint64) (int, error) {

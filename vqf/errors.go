@@ -70,7 +70,7 @@ func withPath(err error, path string) error {
 	return err
 }
 
-// MismatchError is the strict flag gate's refusal, docs/FORMAT.md section 12.
+// MismatchError is the strict flag gate's refusal, docs/FORMAT.md section 4.2.
 // It matches ErrLayoutMismatch.
 type MismatchError struct {
 	File, Engine Flags // layout bits only

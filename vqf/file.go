@@ -37,7 +37,7 @@ type File struct {
 }
 
 // Open maps a file after checking its header, directory, size and flags
-// (docs/FORMAT.md sections 3, 4 and 12). It reads the first few KiB only,
+// (docs/FORMAT.md sections 2, 3 and 4.2). It reads the first few KiB only,
 // unless opt asks for a full check. Errors are *FormatError, *MismatchError or
 // the system's.
 func Open(path string, opt OpenOptions) (*File, error) {
@@ -138,7 +138,7 @@ func (f *File) HasQ8() bool { _, ok := f.byName["q8_q"]; return ok }
 func (f *File) HasQ4() bool { _, ok := f.byName["q4_q"]; return ok }
 
 // HasVision says whether the file holds vision tensors, whatever the source
-// model had (docs/FORMAT.md section 6.3).
+// model had (docs/FORMAT.md section 11.5).
 func (f *File) HasVision() bool { _, ok := f.byName["v_patch_embed"]; return ok }
 
 // Data returns a tensor's bytes, without padding, as a view of the mapping.
@@ -179,7 +179,7 @@ func (f *File) Tokenizer() []byte { b, _ := f.extra(NameTokenizer); return b }
 func (f *File) Meta() []byte { b, _ := f.extra(NameMeta); return b }
 
 // Q8Layout says how the text q8_* tensors are laid out, docs/FORMAT.md section
-// 7.8. The flag decides where it can; where it is clear the file's metadata
+// 6.10. The flag decides where it can; where it is clear the file's metadata
 // does, and else a look at the scales. The error is a file without q8_*
 // tensors, or one that fits two layouts or none; the answer is kept.
 func (f *File) Q8Layout() (Layout, error) {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Flags is the header's flag word, docs/FORMAT.md section 5.
+// Flags is the header's flag word, docs/FORMAT.md section 4.
 type Flags uint32
 
 // The flag bits. The first five describe how bytes are laid out.

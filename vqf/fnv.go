@@ -2,7 +2,7 @@
 
 package vqf
 
-// FNV-1a, 64 bits: docs/FORMAT.md section 9. The next state needs the last, so
+// FNV-1a, 64 bits: docs/FORMAT.md section 3.4. The next state needs the last, so
 // the speed is one xor and one multiplication a byte whatever the machine's
 // width; callers overlap it with reading instead.
 const (

@@ -2,9 +2,9 @@
 
 package vqf
 
-// checkFlags is the gate every load passes, docs/FORMAT.md section 12: no
+// checkFlags is the gate every load passes, docs/FORMAT.md section 4.2: no
 // unknown bit, no flag that contradicts the directory, no layout that is not
-// one of section 7.
+// one of section 6.
 func checkFlags(h *Header, ts []Tensor) error {
 	bad := func(format string, args ...any) *FormatError { return badField("flags", 8, format, args...) }
 	if unknown := h.Flags &^ knownFlags; unknown != 0 {
@@ -31,7 +31,7 @@ func checkFlags(h *Header, ts []Tensor) error {
 
 // checkTiling refuses layout flags that the geometry cannot carry: an original
 // writer leaves some matrices row-major then, and the flag lies about them
-// (docs/FORMAT.md section 7.7).
+// (docs/FORMAT.md section 6.10).
 func checkTiling(h *Header, q8, q4 bool) error {
 	if q8 && h.Flags&FlagQ8x8 != 0 {
 		if h.Arch.VocabSize%8 != 0 {

@@ -7,7 +7,7 @@ import (
 	"fmt"
 )
 
-// The fixed places of a file, docs/FORMAT.md sections 1 and 3.
+// The fixed places of a file, docs/FORMAT.md sections 1 and 2.
 const (
 	Magic     = 0x57465146 // on disk "FQFW"
 	Align     = 64         // of every tensor
@@ -31,7 +31,7 @@ const (
 	VersionMoE   = 3
 )
 
-// Header is the decoded header, docs/FORMAT.md section 3.
+// Header is the decoded header, docs/FORMAT.md section 2.
 type Header struct {
 	Version    uint32
 	Flags      Flags

@@ -27,7 +27,7 @@ func q8File(t *testing.T, a vqf.Arch, mode vqf.Mode, l func(name string) vqf.Lay
 
 func all(l vqf.Layout) func(string) vqf.Layout { return func(string) vqf.Layout { return l } }
 
-// TestQ8Layout is the reader's rule for q8_*, docs/FORMAT.md section 7.8.
+// TestQ8Layout is the reader's rule for q8_*, docs/FORMAT.md section 6.10.
 func TestQ8Layout(t *testing.T) {
 	odd4 := miniArch() // divisible by 4, not by 8
 	odd4.VocabSize = 12

@@ -14,7 +14,7 @@ import (
 	"windhover/vqf"
 )
 
-// miniArch is the model of the conformance vectors, docs/FORMAT.md section 15.
+// miniArch is the model of the conformance vectors, docs/FORMAT.md section 17.6.
 func miniArch() vqf.Arch {
 	return vqf.Arch{
 		Dim: 32, NLayers: 2, NHeads: 2, NKVHeads: 1, HeadDim: 32, FFNDim: 64, VocabSize: 16, MaxSeqLen: 1024,

@@ -7,7 +7,7 @@ import (
 	"math"
 )
 
-// Mode is which copies of the weights a file holds, docs/FORMAT.md section 6.2.
+// Mode is which copies of the weights a file holds, docs/FORMAT.md section 5.3.
 type Mode string
 
 // The modes.
@@ -37,7 +37,7 @@ type Spec struct {
 }
 
 // Extra is an entry after the tensors that carries bytes, stored as
-// docs/FORMAT.md section 10 says: NameTokenizer, NameMeta.
+// docs/FORMAT.md section 16 says: NameTokenizer, NameMeta.
 type Extra struct {
 	Name string
 	Size int64 // most bytes it will take; zeros fill the rest
@@ -52,7 +52,7 @@ type Plan struct {
 // MaxExtra bounds the bytes of an embedded entry.
 const MaxExtra = 256 << 20
 
-// DefaultLayouts applies the gates of docs/FORMAT.md section 7.7: the wanted
+// DefaultLayouts applies the gates of docs/FORMAT.md section 6.10: the wanted
 // Q8 layout and 4x4 for Q4 where the model's geometry allows, else row-major.
 func DefaultLayouts(a Arch, m Mode, want Layout) (q8, q4 Layout) {
 	if m != ModeQ4I && want != LayoutRow && q8Gate(&a, want, m.HasQ8()) == nil {
@@ -122,7 +122,7 @@ func NewPlan(s Spec) (*Plan, error) {
 }
 
 // layoutFlags sets the layout bits. They mirror the layouts chosen, even for a
-// family the file lacks, docs/FORMAT.md section 5.
+// family the file lacks, docs/FORMAT.md section 4.
 func (h *Header) layoutFlags(s *Spec) error {
 	switch s.Mode {
 	case ModeDual, ModeQ8, ModeQ4:
@@ -198,7 +198,7 @@ func (p *Plan) list(s *Spec, moe bool) error {
 	return nil
 }
 
-// chain fills in offsets and lengths, docs/FORMAT.md section 4.3.
+// chain fills in offsets and lengths, docs/FORMAT.md section 3.2.
 func (p *Plan) chain() error {
 	h := &p.Header
 	h.NTensors = uint32(len(p.Tensors))

@@ -7,7 +7,7 @@ import (
 	"math/bits"
 )
 
-// QType is a tensor's element type, docs/FORMAT.md section 4.2.
+// QType is a tensor's element type, docs/FORMAT.md section 3.1.
 type QType uint32
 
 // The element types.
@@ -19,7 +19,7 @@ const (
 	F16     QType = 5
 )
 
-// Sizes of the quantised blocks, docs/FORMAT.md section 7.1.
+// Sizes of the quantised blocks, docs/FORMAT.md section 6.1.
 const (
 	BlockLen     = 32
 	Q8BlockBytes = 34
@@ -65,7 +65,7 @@ func (t QType) Size(rows, cols uint32) (uint64, error) {
 	return lo, nil
 }
 
-// Layout is how the blocks of a matrix are arranged, docs/FORMAT.md section 7.
+// Layout is how the blocks of a matrix are arranged, docs/FORMAT.md section 6.
 type Layout uint8
 
 // The layouts. LayoutRow is the zero value.

@@ -80,7 +80,7 @@ func visit(ctx context.Context, r io.ReaderAt, from, to int64, progress func(don
 }
 
 // fnvRange picks the bytes that the checksum covers out of a pass over the
-// file: the directory, then the data area, docs/FORMAT.md section 9.
+// file: the directory, then the data area, docs/FORMAT.md section 3.4.
 type fnvRange struct {
 	h                 uint64
 	dirEnd, data, end int64

@@ -8,7 +8,7 @@ import (
 	"fmt"
 )
 
-// Tensor is a directory entry, docs/FORMAT.md section 4.1. Rows and Cols are
+// Tensor is a directory entry, docs/FORMAT.md section 3.1. Rows and Cols are
 // what the directory says: their product gives Bytes, but q/k/v/o are listed
 // transposed. [Arch.Shape] has the matrices' shapes.
 type Tensor struct {

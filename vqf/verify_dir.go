@@ -39,7 +39,7 @@ func eachTensor(ts []Tensor, check func(i int, t *Tensor) error) error {
 	return nil
 }
 
-// firstOffset, chained and lastEnd are the chain of docs/FORMAT.md section 4.3:
+// firstOffset, chained and lastEnd are the chain of docs/FORMAT.md section 3.2:
 // what every writer makes and no reader needs.
 func firstOffset(h *Header, ts []Tensor) error {
 	if ts[0].Offset != h.DataOffset {
