@@ -104,7 +104,7 @@ func (s *source) bind() (*model, error) {
 				t = s.find("token_embed", 0)
 			}
 			if t == nil {
-				return nil, faulty("tensor %q is missing from %s", s.candidates(r, part), s.path)
+				return nil, faulty("tensor %q is missing from %s", s.wanted(r, part), s.path)
 			}
 			if err := t.check(r, shape); err != nil {
 				return nil, err
@@ -133,14 +133,14 @@ func (s *source) find(r string, part int) *tensor {
 	return nil
 }
 
-// candidates spells the names that find tries, for an error.
-func (s *source) candidates(r string, part int) string {
-	list := slices.Clone(s.names[r])
-	slices.Reverse(list) // the plain name first: it is what most models have
-	for i := range list {
-		list[i] = expand(list[i], part)
+// wanted is the name by which a missing tensor is reported: the plain one,
+// except where the text model is part of a larger one.
+func (s *source) wanted(r string, part int) string {
+	list := s.names[r]
+	if s.architecture == "qwen3vl" {
+		return expand(list[0], part)
 	}
-	return strings.Join(list, `" or "`)
+	return expand(list[len(list)-1], part)
 }
 
 func expand(name string, part int) string {
