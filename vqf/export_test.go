@@ -20,3 +20,6 @@ func Parse(r io.ReaderAt, size int64) (Header, []Tensor, error) {
 
 // Prefix re-encodes a header and directory.
 func Prefix(h Header, ts []Tensor) []byte { return (&Plan{Header: h, Tensors: ts}).Prefix() }
+
+// ArchNames are the architecture's words in file order.
+func ArchNames() []string { return archNames[:] }

@@ -10,9 +10,8 @@ import (
 	"windhover/vqf"
 )
 
-// naming is how a container calls the tensors of the catalogue (docs/FORMAT.md,
-// text tensors). A name with %d is one of each layer; the first of several that
-// exists is taken.
+// naming is how a container calls the tensors of docs/FORMAT.md section 5.1. A
+// name with %d is one of each layer; the first of several that exists is taken.
 type naming map[string][]string
 
 var hfNames = naming{

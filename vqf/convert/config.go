@@ -148,7 +148,7 @@ func (c *config) flag(key string) (v, present bool) {
 }
 
 // tokenID reads an id as the header stores it: null, absent and lists give 0
-// (docs/FORMAT.md, conversion); the metadata has the whole truth.
+// (docs/FORMAT.md section 8.2); the metadata has the whole truth.
 func (c *config) tokenID(key string) uint32 {
 	raw := c.get(key)
 	if raw == nil || raw[0] == '[' {

@@ -162,7 +162,7 @@ func (k *ggufKeys) refusals() error {
 	return k.err
 }
 
-// arch fills the header's fields as docs/FORMAT.md, conversion, says.
+// arch fills the header's fields as docs/FORMAT.md section 8.3 says.
 func (k *ggufKeys) arch(src *source, s *settings) (a vqf.Arch, context uint64, err error) {
 	a = vqf.Arch{
 		NLayers: k.uint("block_count", 0), Dim: k.uint("embedding_length", 0), NHeads: k.uint("attention.head_count", 0),

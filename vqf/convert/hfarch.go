@@ -145,7 +145,7 @@ func (c *config) rope(multimodal bool) (theta float32, sections []int32, err err
 	return theta, sections, c.err
 }
 
-// arch fills the header's fields as docs/FORMAT.md, conversion, says.
+// arch fills the header's fields as docs/FORMAT.md section 8.2 says.
 func (c *config) arch(family string, s *settings) (a vqf.Arch, context uint64, err error) {
 	multimodal := family == "qwen3vl"
 	theta, sections, err := c.rope(multimodal)
@@ -186,7 +186,7 @@ func (c *config) arch(family string, s *settings) (a vqf.Arch, context uint64, e
 }
 
 // vision takes what the header says about the source's vision tower, although
-// its tensors are not converted (docs/FORMAT.md, vision tensors).
+// its tensors are not converted (docs/FORMAT.md section 11.5).
 func (c *config) vision(a *vqf.Arch) error {
 	members, err := c.object("vision_config")
 	if err != nil {

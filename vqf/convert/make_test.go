@@ -16,7 +16,7 @@ import (
 	"windhover/kernels"
 )
 
-// mini is the model of docs/FORMAT.md's miniature files: element i of tensor t
+// mini is the model of docs/FORMAT.md section 17.6: element i of tensor t
 // in layer l is ((37·i + 11·t + 5·l) mod 251 − 125) / 128. Every value has few
 // enough bits to be exact in F16 and BF16.
 type mini struct {

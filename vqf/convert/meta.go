@@ -17,7 +17,7 @@ import (
 	"windhover/vqf"
 )
 
-// meta is the t_meta entry (docs/FORMAT.md section 10).
+// meta is the t_meta entry (docs/FORMAT.md section 16).
 type meta struct {
 	V             int            `json:"v"`
 	Converter     string         `json:"converter"`

@@ -68,7 +68,7 @@ type Options struct {
 }
 
 // maxContext is what a header says at most unless MaxSeq is given
-// (docs/FORMAT.md, conversion).
+// (docs/FORMAT.md section 8.2).
 const maxContext = 8192
 
 // maxAutoQ8 is the largest number of parameters for which auto means q8: small

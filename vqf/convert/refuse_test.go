@@ -106,7 +106,7 @@ func TestAcceptsConfig(t *testing.T) {
 			}
 			want := uint32(2)
 			if name == "end ids in a list" {
-				want = 0 // the header has room for one: docs/FORMAT.md, conversion
+				want = 0 // the header has room for one: docs/FORMAT.md section 8.2
 			}
 			if r.Arch.EosID != want {
 				t.Errorf("eos_id %d, want %d", r.Arch.EosID, want)

@@ -61,7 +61,7 @@ func sha(b []byte) string {
 	return hex.EncodeToString(s[:])
 }
 
-// The miniature files of docs/FORMAT.md, through the whole way from a Hugging
+// The miniature files of docs/FORMAT.md section 17.6, through the whole way from a Hugging
 // Face directory, byte for byte, and with each source type, since all hold the
 // same values exactly.
 func TestMiniatureFiles(t *testing.T) {

@@ -7,7 +7,7 @@ import "fmt"
 // Type is the element type of a tensor, numbered as in the file.
 type Type uint32
 
-// The types whose values can be read (docs/FORMAT.md section "GGUF").
+// The types whose values can be read (docs/FORMAT.md section 8.3).
 const (
 	F32  Type = 0
 	F16  Type = 1
