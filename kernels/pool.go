@@ -14,8 +14,8 @@ import (
 )
 
 // A Task is work that a [Pool] splits. Run is called once for each worker from
-// 0 to workers-1, at the same time; it takes its share by that number, and does
-// not call the pool.
+// 0 to workers-1, at the same time or, where a worker is late, one after the
+// other; it takes its share by that number, and does not call the pool.
 type Task interface {
 	Run(worker, workers int)
 }
@@ -74,9 +74,17 @@ type Pool struct {
 
 type worker struct {
 	tid    int           // of its thread, 0 unless pinned
+	taken  atomic.Uint32 // the last epoch whose share somebody began
 	asleep atomic.Bool   // it waits, or is about to wait, on wake
 	wake   chan struct{} // capacity 1
 	_      [96]byte
+}
+
+// take claims the worker's share of an epoch; the second to ask gets false, and
+// so does a worker that comes when later ones are over.
+func (w *worker) take(epoch uint32) bool {
+	last := w.taken.Load()
+	return int32(epoch-last) > 0 && w.taken.CompareAndSwap(last, epoch)
 }
 
 // NewPool starts a pool on the given CPUs, of which those count that the
@@ -141,7 +149,10 @@ func (p *Pool) CPUs() []int { return slices.Clone(p.cpus) }
 // moves; it may be read at any time.
 func (p *Pool) Runs() uint64 { return p.runs.Load() }
 
-// Run calls t.Run on every worker and returns when all have returned. A panic
+// Run calls t.Run once for every worker and returns when all have returned. The
+// share of a worker that has not begun when the caller is through with its own
+// is done by the caller: on a busy machine a worker may be without a CPU for
+// many milliseconds, and a token waits for it hundreds of times. A panic
 // or a fault on a mapped page in any of them comes back as a *[FaultError], the
 // first one if there are several; the pool stays usable. Run allocates nothing.
 func (p *Pool) Run(t Task) error {
@@ -159,6 +170,13 @@ func (p *Pool) Run(t Task) error {
 	}
 	old := debug.SetPanicOnFault(true)
 	p.call(t, 0)
+	epoch := p.epoch.Load()
+	for i, w := range p.workers {
+		if w.take(epoch) {
+			p.call(t, i+1)
+			p.pending.Add(-1)
+		}
+	}
 	debug.SetPanicOnFault(old)
 	p.join()
 	p.task = nil
@@ -220,6 +238,9 @@ func (p *Pool) work(i int, w *worker, started chan<- error) {
 		epoch = p.nextEpoch(epoch, w)
 		if p.closing.Load() {
 			return
+		}
+		if !w.take(epoch) {
+			continue // the caller was faster
 		}
 		p.call(p.task, i)
 		if p.pending.Add(-1) == 0 && p.waiting.CompareAndSwap(true, false) {

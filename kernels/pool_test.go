@@ -122,12 +122,64 @@ func cpuTime(t *testing.T) time.Duration {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
+// together makes every share wait until all have begun, so that each is done by
+// its own worker: the caller takes none over.
+func together(t Task) Task {
+	var begun atomic.Int32
+	return taskFunc(func(w, n int) {
+		for begun.Add(1); int(begun.Load())%n != 0; {
+			runtime.Gosched()
+		}
+		t.Run(w, n)
+	})
+}
+
+// TestPoolLateWorker: a worker that gets no CPU holds nobody up.
+func TestPoolLateWorker(t *testing.T) {
+	p := &Pool{cpus: []int{0, 0, 0}, joined: make(chan struct{}, 1)}
+	for range 2 {
+		p.workers = append(p.workers, &worker{wake: make(chan struct{}, 1)}) // and no goroutine
+	}
+	calls := make([]int, 3)
+	for round := 1; round <= 3; round++ {
+		if err := p.Run(taskFunc(func(w, _ int) { calls[w]++ })); err != nil {
+			t.Fatal(err)
+		}
+		if want := []int{round, round, round}; !slices.Equal(calls, want) {
+			t.Fatalf("calls %v, want %v", calls, want)
+		}
+	}
+	err := p.Run(taskFunc(func(w, _ int) {
+		if w == 2 {
+			panic("late")
+		}
+	}))
+	var f *FaultError
+	if !errors.As(err, &f) || f.Worker != 2 {
+		t.Errorf("error %v, want the panic of worker 2", err)
+	}
+	// Now it comes, for an epoch that is over.
+	w := p.workers[0]
+	for _, stale := range []uint32{1, p.epoch.Load() - 1, p.epoch.Load()} {
+		if w.take(stale) {
+			t.Errorf("the share of epoch %d was given out again", stale)
+		}
+	}
+	if !w.take(p.epoch.Load()+1) || w.take(p.epoch.Load()+1) {
+		t.Error("the share of the next epoch must be given out once")
+	}
+	w.taken.Store(1<<32 - 1) // epochs wrap around
+	if w.take(1<<32-2) || !w.take(0) || !w.take(1) {
+		t.Error("epoch 0 must follow the last one")
+	}
+}
+
 // TestPoolLongTask: the caller goes to sleep while a worker is still at it.
 func TestPoolLongTask(t *testing.T) {
 	p := newTestPool(t, false)
 	for slow := range 2 {
 		done := false
-		if err := p.Run(taskFunc(func(w, _ int) {
+		if err := p.Run(together(taskFunc(func(w, _ int) {
 			if w != slow {
 				return
 			}
@@ -135,7 +187,7 @@ func TestPoolLongTask(t *testing.T) {
 				eventually(t, "the caller sleeps", p.waiting.Load)
 			}
 			done = true
-		})); err != nil || !done {
+		}))); err != nil || !done {
 			t.Errorf("worker %d slow: done %v, error %v", slow, done, err)
 		}
 	}
@@ -267,7 +319,7 @@ func TestPoolPin(t *testing.T) {
 		t.Errorf("second Attach: %v", err)
 	}
 	masks := make([][]int, 2)
-	look := taskFunc(func(w, _ int) { masks[w] = threadMask(t) })
+	look := together(taskFunc(func(w, _ int) { masks[w] = threadMask(t) }))
 	if err := p.Run(look); err != nil {
 		t.Fatal(err)
 	}
