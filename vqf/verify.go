@@ -118,8 +118,12 @@ func verify(ctx context.Context, f *os.File, path string, size int64, progress f
 			r.MBPerSec = float64(size) / 1e6 / r.Seconds
 		}
 	}()
-	if !r.header(p) || !r.directory(p) {
-		return r, nil
+	for _, part := range []func(*parsed) (bool, error){r.header, r.directory} {
+		if ok, err := part(p); err != nil {
+			return nil, withPath(err, path)
+		} else if !ok {
+			return r, nil
+		}
 	}
 	digest, sum := sha256.New(), newFNVRange(&p.header)
 	gap := &zeroRange{from: int64(headerSize(p.header.Fields)), to: int64(p.header.DataOffset), bad: -1,
@@ -136,31 +140,39 @@ func verify(ctx context.Context, f *os.File, path string, size int64, progress f
 }
 
 // header adds the lines about the first 448 bytes, and says whether it is
-// worth going on.
-func (r *VerifyReport) header(p *parsed) bool {
-	err := p.readHeader()
-	h := &p.header
-	field := ""
-	if fe := (*FormatError)(nil); errors.As(err, &fe) {
-		field = fe.Field
+// worth going on. Here and below, what is wrong with the file becomes a line;
+// the error is that it cannot be read.
+func (r *VerifyReport) header(p *parsed) (ok bool, err error) {
+	bad, err := split(p.readHeader())
+	if err != nil {
+		return false, err
 	}
-	if field == "file" || field == "magic" {
-		r.result("magic", err, "")
-		return false
+	h := &p.header
+	if bad != nil && (bad.Field == "file" || bad.Field == "magic") {
+		r.result("magic", bad, "")
+		return false, nil
 	}
 	r.add("magic", StatusOK, "FQFW")
-	if field == "version" {
-		r.result("version", err, "")
-		return false
+	if bad != nil && errors.Is(bad, ErrVersion) {
+		r.result("version", bad, "")
+		return false, nil
 	}
-	r.result("version", nil, "%d", h.Version)
-	if err != nil {
-		r.result("header", err, "")
-		return false
+	r.add("version", StatusOK, "%d", h.Version)
+	if bad != nil {
+		r.result("header", bad, "")
+		return false, nil
 	}
-	r.result("header", nil, "%d fields, %d bytes, %d tensors, data_offset %d", h.Fields, headerSize(h.Fields), h.NTensors, h.DataOffset)
-	r.result("size", nil, "file_len %d + %d = %d", h.FileLen, h.TrailerLen(), r.Size)
-	return true
+	r.add("header", StatusOK, "%d fields, %d bytes, %d tensors, data_offset %d", h.Fields, headerSize(h.Fields), h.NTensors, h.DataOffset)
+	r.add("size", StatusOK, "file_len %d + %d = %d", h.FileLen, h.TrailerLen(), r.Size)
+	return true, nil
+}
+
+// split tells what is wrong with the file from what kept it from being read.
+func split(err error) (bad *FormatError, other error) {
+	if err == nil || errors.As(err, &bad) {
+		return bad, nil
+	}
+	return nil, err
 }
 
 // content adds the lines that needed the data.
@@ -199,13 +211,23 @@ func (r *VerifyReport) plaintext(p *parsed) error {
 			r.result(name, nil, "%d bytes of JSON", len(b))
 		}
 	}
-	if p.find("q8_q") != nil {
-		l, err := p.findQ8Layout()
-		r.result("q8 layout", err, "%s", l)
-	}
-	if p.find("q4_q") != nil {
-		l, err := p.findQ4Layout()
-		r.result("q4 layout", err, "%s", l)
+	for _, f := range []struct {
+		tensor, line string
+		layout       func() (Layout, error)
+	}{{"q8_q", "q8 layout", p.findQ8Layout}, {"q4_q", "q4 layout", p.findQ4Layout}} {
+		if p.find(f.tensor) == nil {
+			continue
+		}
+		l, err := f.layout()
+		bad, err := split(err)
+		if err != nil {
+			return err
+		}
+		if bad != nil {
+			r.result(f.line, bad, "")
+		} else {
+			r.add(f.line, StatusOK, "%s", l)
+		}
 	}
 	if r.Stored, err = p.storedSum(); err != nil {
 		return err

@@ -3,13 +3,17 @@
 package vqf
 
 // directory adds the lines about flags, architecture and entries, each checked
-// on its own so that the report shows all that is wrong. It says whether the
+// on its own so that the report shows all that is wrong. ok says whether the
 // file is sound enough to read its data.
-func (r *VerifyReport) directory(p *parsed) bool {
+func (r *VerifyReport) directory(p *parsed) (ok bool, err error) {
 	h := &p.header
-	if err := p.readDirectory(); err != nil {
-		r.result("names", err, "")
-		return false
+	bad, err := split(p.readDirectory())
+	if err != nil {
+		return false, err
+	}
+	if bad != nil {
+		r.result("names", bad, "")
+		return false, nil
 	}
 	ts := p.tensors
 	r.result("names", checkNames(ts), "%d, printable, none twice", len(ts))
@@ -24,9 +28,9 @@ func (r *VerifyReport) directory(p *parsed) bool {
 	}
 	r.result("bounds", bounds, "within the data area, none inside another")
 	r.result("bytes by formula", eachTensor(ts, func(i int, t *Tensor) error { return t.formula(i) }), "rows * cols in the type's size")
-	err := checkDirectory(h, ts)
-	r.result("bytes by arch", err, "the sizes the architecture gives, none missing")
-	return bounds == nil && err == nil
+	whole := checkDirectory(h, ts)
+	r.result("bytes by arch", whole, "the sizes the architecture gives, none missing")
+	return bounds == nil && whole == nil, nil
 }
 
 // eachTensor returns the first entry's error.

@@ -172,6 +172,31 @@ func TestVerifyNotes(t *testing.T) {
 	}
 }
 
+// TestVerifyUnreadable: not being able to read is an error, not a bad file.
+func TestVerifyUnreadable(t *testing.T) {
+	path, _ := writeMini(t, miniSpec(vqf.ModeQ4, 45), nil, nil)
+	f, err := vqf.Open(path, vqf.OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := f.Verify(t.Context(), nil); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("closed: got %v, %v", r, err)
+	}
+	if r, err := vqf.Verify(t.Context(), path+".none", nil); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("missing: got %v, %v", r, err)
+	}
+	f = open(t, path, vqf.OpenOptions{})
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := f.Verify(t.Context(), nil); err != nil || !r.OK() {
+		t.Errorf("removed, still open: got %v, %v", r, err)
+	}
+}
+
 func TestVerifyCancelled(t *testing.T) {
 	path := sparse(t, publishedFiles()[1].plan(t))
 	ctx, cancel := context.WithCancel(t.Context())

@@ -46,6 +46,9 @@ func openDir(dir string, s *settings) (*source, error) {
 		return nil, errors.Join(err, src.closer.Close())
 	}
 	src.words = words{name: c.text1("_name_or_path"), bosID: -1, eosID: -1}
+	if filepath.IsAbs(src.words.name) {
+		src.words.name = filepath.Base(src.words.name) // of someone's own machine
+	}
 	if s.Bare {
 		return src, nil
 	}
@@ -59,7 +62,7 @@ func openDir(dir string, s *settings) (*source, error) {
 func (s *source) hfWeights(dir string) error {
 	m, err := safetensors.OpenModel(dir)
 	if err != nil {
-		return fmt.Errorf("convert: %w", err)
+		return &failure{kind: ErrSource, msg: "source", err: err}
 	}
 	s.closer = m
 	for _, f := range m.Files() {

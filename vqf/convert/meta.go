@@ -40,7 +40,7 @@ type meta struct {
 	Params        int64          `json:"params"`
 	ContextLength uint64         `json:"context_length"`
 	Sources       []metaSource   `json:"sources"`
-	// Relative RMS error that quantising made, by tensor. Strings of one
+	// Relative RMS error that quantising made, by tensor: numbers of one
 	// length, since the entry's size is settled before they are known.
 	Errors map[string]json.RawMessage `json:"errors"`
 }

@@ -16,7 +16,7 @@ import (
 const (
 	defaultPiece = 128 << 10
 	largestPiece = 4 << 20
-	allPieces    = 64 << 20 // of all threads together
+	allPieces    = 32 << 20 // of all threads together
 )
 
 // piece is some rows of one matrix on their way from source to file.

@@ -32,14 +32,11 @@ func Run(ctx context.Context, src, dst string, opt Options, progress func(done, 
 	if dst == "" {
 		dst = DefaultOutput(src)
 	}
-	if err := checkTarget(src, dst); err != nil {
-		return nil, err
-	}
 	source, err := open(src, s)
 	if err != nil {
 		return nil, err
 	}
-	r, err := source.convert(ctx, dst, s, progress)
+	r, err := source.convertTo(ctx, dst, s, progress)
 	if cerr := source.closer.Close(); err == nil && cerr != nil {
 		err = fmt.Errorf("convert: %w", cerr)
 	}
@@ -50,8 +47,9 @@ func Run(ctx context.Context, src, dst string, opt Options, progress func(done, 
 	return r, nil
 }
 
-// checkTarget keeps the result from replacing its own source or a directory.
-func checkTarget(src, dst string) error {
+// checkTarget keeps the result from replacing a directory or one of its own
+// sources.
+func checkTarget(dst string, files []sourceFile) error {
 	st, err := os.Stat(dst)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -62,13 +60,18 @@ func checkTarget(src, dst string) error {
 	if st.IsDir() {
 		return &failure{kind: ErrOption, msg: fmt.Sprintf("%s is a directory: name the file to write", dst)}
 	}
-	if from, err := os.Stat(src); err == nil && os.SameFile(from, st) {
-		return &failure{kind: ErrOption, msg: fmt.Sprintf("%s is the source itself", dst)}
+	for _, f := range files {
+		if from, err := os.Stat(f.path); err == nil && os.SameFile(from, st) {
+			return &failure{kind: ErrOption, msg: fmt.Sprintf("%s is part of the source", dst)}
+		}
 	}
 	return nil
 }
 
-func (s *source) convert(ctx context.Context, dst string, set *settings, progress func(done, total int64)) (*Report, error) {
+func (s *source) convertTo(ctx context.Context, dst string, set *settings, progress func(done, total int64)) (*Report, error) {
+	if err := checkTarget(dst, s.files); err != nil {
+		return nil, err
+	}
 	m, err := s.bind()
 	if err != nil {
 		return nil, err

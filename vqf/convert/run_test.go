@@ -305,7 +305,7 @@ func TestOptions(t *testing.T) {
 
 func TestTarget(t *testing.T) {
 	src := miniature.ggufFile(t, "qwen3", "F32", nil)
-	for _, c := range []struct{ dst, want string }{{filepath.Dir(src), "directory"}, {src, "source itself"}} {
+	for _, c := range []struct{ dst, want string }{{filepath.Dir(src), "directory"}, {src, "part of the source"}} {
 		if _, err := convert.Run(context.Background(), src, c.dst, convert.Options{}, nil); !errors.Is(err, convert.ErrOption) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %q", c.dst, err, c.want)
 		}
@@ -322,6 +322,11 @@ func TestTarget(t *testing.T) {
 	}
 	mustFail(t, r.Output, convert.Options{}, convert.ErrUnsupported, "VQF file already")
 	dir := miniature.hfDir(t, "qwen3", "F32", nil)
+	for _, name := range []string{"config.json", "model.safetensors"} {
+		if _, err := convert.Run(context.Background(), dir, filepath.Join(dir, name), convert.Options{}, nil); !errors.Is(err, convert.ErrOption) {
+			t.Errorf("onto its own %s: got %v", name, err)
+		}
+	}
 	if got, want := convert.DefaultOutput(dir), filepath.Join(dir, "model.vqf"); got != want {
 		t.Errorf("default name: got %s, want %s", got, want)
 	}

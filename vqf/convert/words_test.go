@@ -46,7 +46,7 @@ func miniTokenizer(t *testing.T) []byte {
 }
 
 func TestMetaFromDirectory(t *testing.T) {
-	src := miniature.hfDir(t, "qwen3", "F32", nil)
+	src := miniature.hfDir(t, "qwen3", "F32", func(c map[string]any, _ map[string][]float32) { c["_name_or_path"] = "/home/someone/Mini" })
 	want := append(miniTokenizer(t), "\n  "...) // verbatim, whatever its white space
 	writeFile(t, filepath.Join(src, "tokenizer.json"), want)
 	writeJSON(t, filepath.Join(src, "tokenizer_config.json"), map[string]any{
@@ -62,7 +62,7 @@ func TestMetaFromDirectory(t *testing.T) {
 		t.Error("tokenizer.json is not embedded as it is")
 	}
 	for key, v := range map[string]any{
-		"v": 1.0, "converter": "windhover 9.9", "name": "", "architecture": "qwen3", "bos_token": "", "eos_token": "<|im_end|>", "add_bos": false,
+		"v": 1.0, "converter": "windhover 9.9", "name": "Mini", "architecture": "qwen3", "bos_token": "", "eos_token": "<|im_end|>", "add_bos": false,
 		"bos_id": -1.0, "eos_id": 2.0, "stop_ids": []any{2.0, 1.0}, "mode": "dual", "quantiser": "B", "q8_layout": "8x8", "q4_layout": "4x4",
 		"tied": false, "params": float64(r.Params), "context_length": 1024.0,
 		"chat_template": "{% for m in messages %}<b>&{{ m.content }}{% endfor %}é",
