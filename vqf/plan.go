@@ -180,7 +180,20 @@ func (p *Plan) list(s *Spec, moe bool) error {
 		}
 		p.Tensors = append(p.Tensors, Tensor{Name: it.name, Type: it.typ, Rows: uint32(it.rows), Cols: uint32(it.cols), Bytes: n})
 	}
-	for _, e := range s.Extra {
+	return p.addExtra(s.Extra)
+}
+
+// Add appends entries that carry bytes to a finished plan and settles its
+// offsets and lengths anew: a file as it is, with more in it.
+func (p *Plan) Add(extra ...Extra) error {
+	if err := p.addExtra(extra); err != nil {
+		return err
+	}
+	return p.chain()
+}
+
+func (p *Plan) addExtra(extra []Extra) error {
+	for _, e := range extra {
 		if e.Name != NameTokenizer && e.Name != NameMeta {
 			return fmt.Errorf("vqf: plan: extra entry %q: only %s and %s can be embedded", e.Name, NameTokenizer, NameMeta)
 		}
