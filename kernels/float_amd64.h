@@ -78,3 +78,32 @@
 	VCMPPS    $0x15, 352(tab), x, t \
 	VBLENDVPS n, 416(tab), y, y      \
 	VANDPS    t, y, y
+
+// EXP16 is EXP in sixteen lanes, with masks k1 and k2 as scratch. The chain of
+// its steps is long: the wider register keeps twice as many values in flight.
+#define EXP16(x, y, r, t, n, k1, k2, tab) \
+	VMULPS.BCST  0(tab), x, t         \
+	VADDPS.BCST  32(tab), t, t        \
+	VSUBPS.BCST  32(tab), t, n        \
+	VMULPS.BCST  64(tab), n, y        \
+	VSUBPS       y, x, r              \
+	VMULPS.BCST  96(tab), n, y        \
+	VSUBPS       y, r, r              \
+	VMULPS.BCST  128(tab), r, y       \
+	VADDPS.BCST  160(tab), y, y       \
+	VMULPS       r, y, y              \
+	VADDPS.BCST  192(tab), y, y       \
+	VMULPS       r, y, y              \
+	VADDPS.BCST  224(tab), y, y       \
+	VMULPS       r, y, y              \
+	VADDPS.BCST  256(tab), y, y       \
+	VMULPS       r, r, n              \
+	VMULPS       n, y, y              \
+	VADDPS       r, y, y              \
+	VADDPS.BCST  288(tab), y, y       \
+	VPADDD.BCST  320(tab), t, t       \
+	VPSLLD       $23, t, t            \
+	VCMPPS.BCST  $0x15, 352(tab), x, k1 \
+	VCMPPS.BCST  $0x1e, 384(tab), x, k2 \
+	VMULPS.Z     t, y, k1, y          \
+	VBROADCASTSS 416(tab), k2, y

@@ -4,6 +4,8 @@
 
 package kernels
 
+import "unsafe"
+
 // A product with several tokens works on two packed forms.
 //
 // A weight panel holds 16 rows and up to panelBlocks column blocks, the same
@@ -31,6 +33,7 @@ const (
 	panelRows   = 16
 	panelBlocks = 32
 	panelBytes  = 576 // a block
+	cacheLine   = 64
 )
 
 // A tile of results, for those that dst has no room for.
@@ -38,28 +41,26 @@ type resultTile [tileTokens * panelRows]float32
 
 func gemm(dst []float32, ldd int, m *Matrix, a *Acts, row0, row1 int) {
 	nb := m.Cols / BlockLen
-	var panel [panelBlocks * panelBytes]byte
+	var room [panelBlocks*panelBytes + cacheLine]byte
+	panel := room[-uintptr(unsafe.Pointer(&room))&(cacheLine-1):]
 	var tile [tileTokens * panelRows]float32 // for results that dst has no room for
 	for r := row0; r < row1; r += panelRows {
 		rows := min(panelRows, row1-r)
-		for t := range a.Tokens {
-			clear(dst[t*ldd+r:][:rows])
-		}
 		for b := 0; b < nb; b += panelBlocks {
 			n := min(panelBlocks, nb-b)
-			packPanel(&panel, m, r, rows, b, n)
+			packPanel(panel, m, r, rows, b, n)
 			for t := 0; t < a.Tokens; t += tileTokens {
 				tokens := min(tileTokens, a.Tokens-t)
 				at := (t/tileTokens*nb + b) * tileTokens
 				q, d, bias := a.packQ[at*BlockLen:], a.packD[at:], a.packSum[at:]
 				if rows == panelRows && tokens%4 == 0 {
-					gemmTile(m.Layout, dst[t*ldd+r:], ldd, &panel, q, d, bias, n, tokens)
+					gemmTile(m.Layout, dst[t*ldd+r:], ldd, panel, q, d, bias, n, tokens, b == 0)
 					continue
 				}
-				for i := range tokens {
+				for i := 0; b > 0 && i < tokens; i++ {
 					copy(tile[i*panelRows:], dst[(t+i)*ldd+r:][:rows])
 				}
-				gemmTile(m.Layout, tile[:], panelRows, &panel, q, d, bias, n, tokens)
+				gemmTile(m.Layout, tile[:], panelRows, panel, q, d, bias, n, tokens, b == 0)
 				for i := range tokens {
 					copy(dst[(t+i)*ldd+r:][:rows], tile[i*panelRows:])
 				}
@@ -70,7 +71,7 @@ func gemm(dst []float32, ldd int, m *Matrix, a *Acts, row0, row1 int) {
 
 // packPanel packs rows rows from row and n blocks from b on. Places of rows that
 // are left out keep what they hold.
-func packPanel(panel *[panelBlocks * panelBytes]byte, m *Matrix, row, rows, b, n int) {
+func packPanel(panel []byte, m *Matrix, row, rows, b, n int) {
 	nb := m.Cols / BlockLen
 	h, size := m.Layout.Rows(), m.Layout.BlockBytes()
 	flip, bias := uint32(0), uint32(0)
@@ -101,23 +102,24 @@ func packPanel(panel *[panelBlocks * panelBytes]byte, m *Matrix, row, rows, b, n
 	}
 }
 
-// gemmTile adds the products of a panel and the first tokens tokens of a tile to
-// dst, which has room for all 16 rows and for 8 tokens, or 4 if tokens <= 4.
-func gemmTile(l Layout, dst []float32, ldd int, panel *[panelBlocks * panelBytes]byte, q []int8, d []float32, bias []int32, nb, tokens int) {
+// gemmTile multiplies a panel with the first tokens tokens of a tile, going on
+// from dst unless this is the first panel of its rows. dst has room for all 16
+// rows and for 8 tokens, or 4 if tokens <= 4.
+func gemmTile(l Layout, dst []float32, ldd int, panel []byte, q []int8, d []float32, bias []int32, nb, tokens int, first bool) {
 	if useVNNI {
 		if tokens > 4 {
-			gemm8VNNI(&dst[0], ldd, &panel[0], &q[0], &d[0], &bias[0], nb)
+			gemm8VNNI(&dst[0], ldd, &panel[0], &q[0], &d[0], &bias[0], nb, first)
 		} else {
-			gemm4VNNI(&dst[0], ldd, &panel[0], &q[0], &d[0], &bias[0], nb)
+			gemm4VNNI(&dst[0], ldd, &panel[0], &q[0], &d[0], &bias[0], nb, first)
 		}
 		return
 	}
 	for t := 0; t < tokens; t += 4 {
 		for r := 0; r < panelRows; r += 8 {
 			if l.Q8() {
-				gemmQ8AVX2(&dst[t*ldd+r], ldd, &panel[4*r], &q[t*BlockLen], &d[t], nb)
+				gemmQ8AVX2(&dst[t*ldd+r], ldd, &panel[4*r], &q[t*BlockLen], &d[t], nb, first)
 			} else {
-				gemmQ4AVX2(&dst[t*ldd+r], ldd, &panel[4*r], &q[t*BlockLen], &d[t], &bias[t], nb)
+				gemmQ4AVX2(&dst[t*ldd+r], ldd, &panel[4*r], &q[t*BlockLen], &d[t], &bias[t], nb, first)
 			}
 		}
 	}
@@ -139,13 +141,13 @@ func packQ4x4(panel, w *byte, nb int, bias uint32)
 func packQ4Row(panel, w0, w1, w2, w3 *byte, nb int, bias uint32)
 
 //go:noescape
-func gemm8VNNI(dst *float32, ldd int, panel *byte, q *int8, d *float32, bias *int32, nb int)
+func gemm8VNNI(dst *float32, ldd int, panel *byte, q *int8, d *float32, bias *int32, nb int, first bool)
 
 //go:noescape
-func gemm4VNNI(dst *float32, ldd int, panel *byte, q *int8, d *float32, bias *int32, nb int)
+func gemm4VNNI(dst *float32, ldd int, panel *byte, q *int8, d *float32, bias *int32, nb int, first bool)
 
 //go:noescape
-func gemmQ8AVX2(dst *float32, ldd int, panel *byte, q *int8, d *float32, nb int)
+func gemmQ8AVX2(dst *float32, ldd int, panel *byte, q *int8, d *float32, nb int, first bool)
 
 //go:noescape
-func gemmQ4AVX2(dst *float32, ldd int, panel *byte, q *int8, d *float32, bias *int32, nb int)
+func gemmQ4AVX2(dst *float32, ldd int, panel *byte, q *int8, d *float32, bias *int32, nb int, first bool)

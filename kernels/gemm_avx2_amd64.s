@@ -7,15 +7,22 @@
 // The tile of a product with several tokens: 8 rows of a weight panel by 4
 // tokens of packed activations; gemm_amd64.go draws both.
 //
-//	func gemmQ8AVX2(dst *float32, ldd int, panel *byte, q *int8, d *float32, nb int)
-//	func gemmQ4AVX2(dst *float32, ldd int, panel *byte, q *int8, d *float32, bias *int32, nb int)
+//	func gemmQ8AVX2(dst *float32, ldd int, panel *byte, q *int8, d *float32, nb int, first bool)
+//	func gemmQ4AVX2(dst *float32, ldd int, panel *byte, q *int8, d *float32, bias *int32, nb int, first bool)
 //
-// dst[t*ldd+m] += row m times token t over nb >= 1 blocks, t < 4, m < 8, as
-// MatMul defines it. The panel holds signed codes (Q8) or codes 0 to 15 (Q4),
+// dst[t*ldd+m] = row m times token t over nb >= 1 blocks, t < 4, m < 8, as MatMul
+// defines it; continued from dst unless first. The panel holds signed codes (Q8) or codes 0 to 15 (Q4),
 // bias -128 times the sum of the token's codes.
 //
-//	SI panel   R8 q   R9 d   R10 bias   CX blocks left   DI dst   BX ldd in bytes
+//	SI panel   R8 q   R9 d   R10 bias   CX blocks left
+//	DI dst   BX ldd in bytes   DX 3*BX
 //	Y0-Y3 results   Y4-Y7 integer sums   Y14 ones
+
+#define ZERO4 \
+	VXORPS Y0, Y0, Y0 \
+	VXORPS Y1, Y1, Y1 \
+	VXORPS Y2, Y2, Y2 \
+	VXORPS Y3, Y3, Y3
 
 #define LOAD4 \
 	VMOVUPS (DI), Y0       \
@@ -54,7 +61,7 @@
 	Q8DOT(k, 3, Y7, Y13)
 
 // A 16-bit pair is at most 2*128*127 = 32512 < 2^15, a sum 32*128*127 < 2^19.
-TEXT ·gemmQ8AVX2(SB), NOSPLIT, $0-48
+TEXT ·gemmQ8AVX2(SB), NOSPLIT, $0-49
 	MOVQ     dst+0(FP), DI
 	MOVQ     ldd+8(FP), BX
 	SHLQ     $2, BX
@@ -65,6 +72,9 @@ TEXT ·gemmQ8AVX2(SB), NOSPLIT, $0-48
 	MOVQ     nb+40(FP), CX
 	VPCMPEQW Y14, Y14, Y14
 	VPSRLW   $15, Y14, Y14
+	ZERO4
+	CMPB     first+48(FP), $0
+	JNE      block
 	LOAD4
 
 block:
@@ -121,7 +131,7 @@ block:
 
 // Eight 16-bit pairs are at most 8*2*15*127 = 30480 < 2^15.
 // s = sum((n+8)*x) - 8*sum(x): |s| <= 32*15*127 + 8*32*127 < 2^17.
-TEXT ·gemmQ4AVX2(SB), NOSPLIT, $0-56
+TEXT ·gemmQ4AVX2(SB), NOSPLIT, $0-57
 	MOVQ     dst+0(FP), DI
 	MOVQ     ldd+8(FP), BX
 	SHLQ     $2, BX
@@ -133,6 +143,9 @@ TEXT ·gemmQ4AVX2(SB), NOSPLIT, $0-56
 	MOVQ     nb+48(FP), CX
 	VPCMPEQW Y14, Y14, Y14
 	VPSRLW   $15, Y14, Y14
+	ZERO4
+	CMPB     first+56(FP), $0
+	JNE      block
 	LOAD4
 
 block:

@@ -7,14 +7,15 @@
 // The tile of a product with several tokens: 16 rows of a weight panel by 8 or
 // 4 tokens of packed activations; gemm_amd64.go draws both.
 //
-//	func gemm8VNNI(dst *float32, ldd int, panel *byte, q *int8, d *float32, bias *int32, nb int)
-//	func gemm4VNNI(dst *float32, ldd int, panel *byte, q *int8, d *float32, bias *int32, nb int)
+//	func gemm8VNNI(dst *float32, ldd int, panel *byte, q *int8, d *float32, bias *int32, nb int, first bool)
+//	func gemm4VNNI(dst *float32, ldd int, panel *byte, q *int8, d *float32, bias *int32, nb int, first bool)
 //
-// dst[t*ldd+m] += row m times token t over nb >= 1 blocks, t < 8 or 4, as
-// MatMul defines it. The panel holds codes plus 128, bias -128 times the sum of
+// dst[t*ldd+m] = row m times token t over nb >= 1 blocks, t < 8 or 4, as MatMul
+// defines it; continued from dst unless first. The panel holds codes plus 128, bias -128 times the sum of
 // the token's codes.
 //
-//	SI panel   R8 q   R9 d   R10 bias   CX blocks left   DI dst   BX ldd in bytes
+//	SI panel   R8 q   R9 d   R10 bias   CX blocks left
+//	DI dst   BX ldd in bytes   DX 3*BX   AX scratch
 //	Z0-Z7 results   Z8-Z15 integer sums   Z16 codes   Z17 row scales   Z18-Z21 products of scales
 //
 // s = sum((w+128)*x) - 128*sum(x): |s| <= 32*255*127 + 128*32*127 < 2^21.
@@ -23,6 +24,7 @@
 	MOVQ dst+0(FP), DI    \
 	MOVQ ldd+8(FP), BX    \
 	SHLQ $2, BX           \
+	LEAQ (BX)(BX*2), DX   \
 	MOVQ panel+16(FP), SI \
 	MOVQ q+24(FP), R8     \
 	MOVQ d+32(FP), R9     \
@@ -65,6 +67,19 @@
 	VMOVUPS (AX)(BX*2), a2 \
 	VMOVUPS (AX)(DX*1), a3
 
+// The results of the next tile are fetched while this one is worked on.
+#define PREFETCH4 \
+	PREFETCHT0 (AX)       \
+	PREFETCHT0 (AX)(BX*1) \
+	PREFETCHT0 (AX)(BX*2) \
+	PREFETCHT0 (AX)(DX*1)
+
+#define ZERO4(a0, a1, a2, a3) \
+	VPXORD a0, a0, a0 \
+	VPXORD a1, a1, a1 \
+	VPXORD a2, a2, a2 \
+	VPXORD a3, a3, a3
+
 #define STORE4(a0, a1, a2, a3) \
 	VMOVUPS a0, (AX)       \
 	VMOVUPS a1, (AX)(BX*1) \
@@ -82,13 +97,20 @@
 	ADDQ $32, R9  \
 	ADDQ $32, R10
 
-TEXT ·gemm8VNNI(SB), NOSPLIT, $0-56
+TEXT ·gemm8VNNI(SB), NOSPLIT, $0-57
 	ARGS
-	LEAQ (BX)(BX*2), DX
+	ZERO4(Z0, Z1, Z2, Z3)
+	ZERO4(Z4, Z5, Z6, Z7)
+	CMPB first+56(FP), $0
+	JNE  block
 	MOVQ DI, AX
 	LOAD4(Z0, Z1, Z2, Z3)
 	LEAQ (DI)(BX*4), AX
 	LOAD4(Z4, Z5, Z6, Z7)
+	LEAQ (DI)(BX*8), AX
+	PREFETCH4
+	LEAQ (AX)(BX*4), AX
+	PREFETCH4
 
 block:
 	BIAS4(0, Z8, Z9, Z10, Z11)
@@ -119,9 +141,11 @@ block:
 	VMOVDQU32 (64*k)(SI), Z16     \
 	STEP4(k, 0, Z8, Z9, Z10, Z11)
 
-TEXT ·gemm4VNNI(SB), NOSPLIT, $0-56
+TEXT ·gemm4VNNI(SB), NOSPLIT, $0-57
 	ARGS
-	LEAQ (BX)(BX*2), DX
+	ZERO4(Z0, Z1, Z2, Z3)
+	CMPB first+56(FP), $0
+	JNE  block
 	MOVQ DI, AX
 	LOAD4(Z0, Z1, Z2, Z3)
 
@@ -141,6 +165,7 @@ block:
 	DECQ CX
 	JNZ  block
 
+	MOVQ DI, AX
 	STORE4(Z0, Z1, Z2, Z3)
 	VZEROUPPER
 	RET

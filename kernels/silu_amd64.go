@@ -5,12 +5,19 @@
 package kernels
 
 func siluMul(dst, gate, up []float32) {
-	if useAVX2 && len(dst) > 0 {
+	switch {
+	case len(dst) == 0:
+	case useAVX512:
+		siluMulAVX512(&dst[0], &gate[0], &up[0], len(dst))
+	case useAVX2:
 		siluMulAVX2(&dst[0], &gate[0], &up[0], len(dst))
-		return
+	default:
+		siluMulGeneric(dst, gate, up)
 	}
-	siluMulGeneric(dst, gate, up)
 }
 
 //go:noescape
 func siluMulAVX2(dst, gate, up *float32, n int)
+
+//go:noescape
+func siluMulAVX512(dst, gate, up *float32, n int)

@@ -53,3 +53,44 @@ rest:
 done:
 	VZEROUPPER
 	RET
+
+// func siluMulAVX512(dst, gate, up *float32, n int)
+//
+// As siluMulAVX2.
+//
+// DI dst   SI gate   DX up   R8 ·expTable   CX left   Z12 sign bits   K3 lanes in use
+TEXT ·siluMulAVX512(SB), NOSPLIT, $0-32
+	MOVQ         dst+0(FP), DI
+	MOVQ         gate+8(FP), SI
+	MOVQ         up+16(FP), DX
+	MOVQ         n+24(FP), CX
+	LEAQ         ·expTable(SB), R8
+	MOVL         $0x80000000, AX
+	VPBROADCASTD AX, Z12
+	MOVL         $0xffff, BX
+	KMOVW        BX, K3
+
+loop:
+	CMPQ  CX, $16
+	JGE   full
+	MOVL  $1, BX
+	SHLL  CX, BX
+	DECL  BX
+	KMOVW BX, K3
+
+full:
+	VMOVUPS.Z   (SI), K3, Z0
+	VPXORD      Z0, Z12, Z1
+	EXP16(Z1, Z2, Z3, Z4, Z5, K1, K2, R8)
+	VADDPS.BCST 288(R8), Z2, Z2
+	VDIVPS      Z2, Z0, Z2
+	VMOVUPS.Z   (DX), K3, Z1
+	VMULPS      Z1, Z2, Z2
+	VMOVUPS     Z2, K3, (DI)
+	ADDQ        $64, SI
+	ADDQ        $64, DX
+	ADDQ        $64, DI
+	SUBQ        $16, CX
+	JG          loop
+	VZEROUPPER
+	RET

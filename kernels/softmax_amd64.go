@@ -5,12 +5,18 @@
 package kernels
 
 func softmax(x []float32) {
-	if useAVX2 {
+	switch {
+	case useAVX512:
+		softmaxAVX512(&x[0], len(x))
+	case useAVX2:
 		softmaxAVX2(&x[0], len(x))
-		return
+	default:
+		softmaxGeneric(x)
 	}
-	softmaxGeneric(x)
 }
 
 //go:noescape
 func softmaxAVX2(x *float32, n int)
+
+//go:noescape
+func softmaxAVX512(x *float32, n int)
