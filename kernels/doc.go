@@ -9,6 +9,14 @@
 // model. Start with [Matrix], [Acts] and [MatMul] for the weights, with [Pool]
 // for the threads and with [Selected] for what this machine runs.
 //
+// # Implementations
+//
+// What the CPU has decides which implementation an operation uses, at start.
+// KERNELS_DISABLE takes a list of features out (vnni, avx512, avx2, sdot, neon,
+// each with all that build on it); KERNELS_REQUIRE names features without which
+// the program shall not start, so that a test run cannot pass on another
+// implementation than it means to test. The build tag purego leaves all assembly out.
+//
 // # Bits
 //
 // Every operation is defined by one generic Go function (files *_generic.go),

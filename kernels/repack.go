@@ -2,7 +2,10 @@
 
 package kernels
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // Repack re-arranges row-major blocks into the layout to: a permutation of
 // bytes, and for Q4 the change from biased to signed nibbles (docs/FORMAT.md
@@ -69,7 +72,7 @@ func checkShape(size, rows, cols int, l Layout) error {
 	switch {
 	case h == 0:
 		return fmt.Errorf("unknown layout %d", uint8(l))
-	case rows < 0 || cols < 0 || rows > 1<<31 || cols > 1<<31:
+	case rows < 0 || cols < 0 || rows > math.MaxInt32 || cols > math.MaxInt32:
 		return fmt.Errorf("%d x %d is out of range", rows, cols)
 	case cols%BlockLen != 0:
 		return fmt.Errorf("%d columns, want a multiple of %d", cols, BlockLen)
