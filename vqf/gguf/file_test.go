@@ -216,7 +216,8 @@ func TestSparse(t *testing.T) {
 	if err == nil {
 		t.Fatal("got nil, want an error")
 	}
-	if d := time.Since(start); d > 2*time.Second {
+	// Walking all that is claimed would take minutes; the margin is for the race detector.
+	if d := time.Since(start); d > 20*time.Second {
 		t.Errorf("took %v: %v", d, err)
 	}
 }
