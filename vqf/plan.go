@@ -185,7 +185,11 @@ func (p *Plan) list(s *Spec, moe bool) error {
 
 // Add appends entries that carry bytes to a finished plan and settles its
 // offsets and lengths anew: a file as it is, with more in it.
+// A signature covers the directory, so that a signed file is refused.
 func (p *Plan) Add(extra ...Extra) error {
+	if p.Header.Flags&FlagSigned != 0 {
+		return fmt.Errorf("vqf: plan: the file is signed, and an entry more would break its signature: %w", ErrUnsupported)
+	}
 	if err := p.addExtra(extra); err != nil {
 		return err
 	}

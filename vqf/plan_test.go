@@ -3,6 +3,7 @@
 package vqf_test
 
 import (
+	"bytes"
 	"errors"
 	"math"
 	"strings"
@@ -96,6 +97,34 @@ func TestPlanRefuses(t *testing.T) {
 				t.Errorf("got %v, %v, want an error with %q", plan, err, c.say)
 			}
 		})
+	}
+}
+
+// TestAdd: entries added later give the file that planning them at once gives.
+func TestAdd(t *testing.T) {
+	extra := []vqf.Extra{{Name: vqf.NameTokenizer, Size: 100}, {Name: vqf.NameMeta, Size: 2}}
+	s := miniSpec(vqf.ModeQ4, 0)
+	plan, err := vqf.NewPlan(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := plan.Add(extra...); err != nil {
+		t.Fatal(err)
+	}
+	s.Extra = extra
+	want, err := vqf.NewPlan(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(plan.Prefix(), want.Prefix()) {
+		t.Errorf("got %+v, want %+v", plan, want)
+	}
+	if err := plan.Add(extra[0]); err == nil || !strings.Contains(err.Error(), "twice") {
+		t.Errorf("added twice: got %v", err)
+	}
+	want.Header.Flags |= vqf.FlagSigned
+	if err := want.Add(); !errors.Is(err, vqf.ErrUnsupported) {
+		t.Errorf("signed: got %v", err)
 	}
 }
 
