@@ -19,11 +19,7 @@ type Acts struct {
 	D   []float32 // [Tokens][Cols/32] scales
 	Sum []int32   // [Tokens][Cols/32] sum of each block's codes
 
-	// Packed copies for the tiled kernels of this architecture, allocated by
-	// initPack and filled by packActs; nil where none are wanted.
-	packQ   []int8
-	packD   []float32
-	packSum []int32
+	packed // what the tiled kernels of this architecture read instead: initPack allocates, packActs fills
 }
 
 // NewActs allocates activations for up to maxTokens tokens of cols values, cols

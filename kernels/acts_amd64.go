@@ -4,6 +4,13 @@
 
 package kernels
 
+// packed are copies in tiles of tileTokens tokens, nil for a single token.
+type packed struct {
+	packQ   []int8
+	packD   []float32
+	packSum []int32
+}
+
 // initPack allocates the tiles of tokens that the products with several tokens
 // read (gemm_amd64.go).
 func (a *Acts) initPack(maxTokens int) {

@@ -4,6 +4,8 @@
 
 package kernels
 
+type packed struct{}
+
 // initPack allocates the packed copies that the tiled kernels read.
 func (a *Acts) initPack(maxTokens int) {}
 
