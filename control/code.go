@@ -107,7 +107,12 @@ func (e *Error) Error() string {
 }
 
 // Unwrap makes errors.Is(err, Code) true.
-func (e *Error) Unwrap() error { return e.Code }
+func (e *Error) Unwrap() error {
+	if e == nil { // a Reply without an error compares equal to no code
+		return nil
+	}
+	return e.Code
+}
 
 // asError turns whatever a backend returned into an *Error; an error without a code
 // is internal.

@@ -161,9 +161,10 @@ func (s *stream) outcome() outcome {
 	return outcome{s.tokens, s.firstAt, s.tokens == 0 && s.text.all.Len() == 0 && s.thinking.all.Len() == 0}
 }
 
-// done ends the stream with what was said; d lacks only the text. keep says whether
-// the text stands in the message.
-func (s *stream) done(d Done, keep bool) {
+// done ends the stream with what was said; d lacks only the text. final says whether
+// the text is wanted in the message; where it does not fit and was not streamed
+// either, it goes out in deltas after all.
+func (s *stream) done(d Done, final bool) {
 	s.do(func() {
 		if s.over {
 			return
@@ -173,12 +174,18 @@ func (s *stream) done(d Done, keep bool) {
 		s.add(now, false, s.text.close(), 0)
 		text := s.text.all.String()
 		d.Text, d.Thinking = &text, s.thinking.all.String()
-		if keep = keep && len(text)+len(d.Thinking) <= maxDoneText; keep {
+		keep := final && len(text)+len(d.Thinking) <= maxDoneText
+		if keep {
 			p, err := (&Reply{Type: TypeDone, ID: s.id, Seq: 1 << 30, Done: &d}).Encode()
 			keep = err == nil && len(p) <= maxDoneBytes
 		}
 		if !keep {
 			sum := sha256.Sum256([]byte(text))
+			if final && !s.deltas {
+				s.deltas = true
+				s.add(now, true, d.Thinking, 0)
+				s.add(now, false, text, s.tokens)
+			}
 			d.TextOmitted, d.Bytes, d.SHA256 = true, len(text), hex.EncodeToString(sum[:])
 			d.Text, d.Thinking = nil, ""
 		}

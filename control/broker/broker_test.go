@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	mqtt "github.com/eclipse/paho.mqtt.golang"
+	"golang.org/x/crypto/bcrypt"
+)
+
+func start(t *testing.T, opt Options) *Broker {
+	t.Helper()
+	if opt.Listen == "" {
+		opt.Listen = "127.0.0.1:0"
+	}
+	if opt.Dir == "" {
+		opt.Dir = t.TempDir()
+	}
+	b, err := Start(opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	return b
+}
+
+type got struct {
+	topic, payload string
+	retained       bool
+}
+
+// dial connects and returns the client, what it receives, and the error.
+func dial(t *testing.T, b *Broker, id, user, password string, clean bool) (mqtt.Client, chan got, error) {
+	t.Helper()
+	in := make(chan got, 100)
+	o := mqtt.NewClientOptions().AddBroker("tcp://" + b.Addr()).SetClientID(id).SetCleanSession(clean)
+	o.SetUsername(user).SetPassword(password).SetAutoReconnect(false).SetProtocolVersion(4).SetConnectTimeout(30 * time.Second)
+	o.SetDefaultPublishHandler(func(_ mqtt.Client, m mqtt.Message) {
+		in <- got{m.Topic(), string(m.Payload()), m.Retained()}
+	})
+	c := mqtt.NewClient(o)
+	tok := c.Connect()
+	if !tok.WaitTimeout(30 * time.Second) {
+		t.Fatal("no answer to CONNECT")
+	}
+	if tok.Error() == nil {
+		t.Cleanup(func() { c.Disconnect(100) })
+	}
+	return c, in, tok.Error()
+}
+
+func must(t *testing.T, tok mqtt.Token) {
+	t.Helper()
+	if !tok.WaitTimeout(10*time.Second) || tok.Error() != nil {
+		t.Fatalf("no success: %v", tok.Error())
+	}
+}
+
+func next(t *testing.T, in chan got) got {
+	t.Helper()
+	select {
+	case g := <-in:
+		return g
+	case <-time.After(10 * time.Second):
+		t.Fatal("nothing came within 10 s")
+		return got{}
+	}
+}
+
+func TestKeepsWhatItMustOverARestart(t *testing.T) {
+	dir := t.TempDir()
+	b := start(t, Options{Dir: dir})
+	if !b.Open() || !strings.HasPrefix(b.URL(), "mqtt://127.0.0.1:") {
+		t.Errorf("%v at %s", b.Open(), b.URL())
+	}
+	c, in, err := dial(t, b, "dev", "", "", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	must(t, c.Subscribe("windhover/v1/a.b/cmd/#", 1, nil))
+	must(t, c.Publish("windhover/v1/a.b/status", 1, true, "up"))
+	c.Disconnect(100)
+	p, _, err := dial(t, b, "pub", "", "", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	must(t, p.Publish("windhover/v1/a.b/cmd/x", 1, false, "job"))
+	b.Close()
+
+	b = start(t, Options{Dir: dir})
+	if _, in, err = dial(t, b, "dev", "", "", false); err != nil {
+		t.Fatal(err)
+	}
+	if g := next(t, in); g.payload != "job" || g.topic != "windhover/v1/a.b/cmd/x" {
+		t.Errorf("queued message: %+v", g)
+	}
+	w, in, err := dial(t, b, "watch", "", "", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	must(t, w.Subscribe("windhover/v1/+/status", 1, nil))
+	if g := next(t, in); g.payload != "up" || !g.retained {
+		t.Errorf("retained message: %+v", g)
+	}
+}
+
+func TestLargePayloads(t *testing.T) {
+	b := start(t, Options{})
+	s, in, err := dial(t, b, "s", "", "", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	must(t, s.Subscribe("t", 1, nil))
+	p, _, err := dial(t, b, "p", "", "", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	must(t, p.Publish("t", 1, false, make([]byte, 200<<10)))
+	if g := next(t, in); len(g.payload) != 200<<10 {
+		t.Errorf("%d bytes came", len(g.payload))
+	}
+	p.Publish("t", 1, false, make([]byte, 400<<10)) // ends its connection, nobody else's
+	for limit := time.Now().Add(10 * time.Second); p.IsConnectionOpen(); time.Sleep(time.Millisecond) {
+		if time.Now().After(limit) {
+			t.Fatal("a publisher of 400 KiB stays connected")
+		}
+	}
+	must(t, s.Publish("t", 1, false, "still here"))
+	if g := next(t, in); g.payload != "still here" {
+		t.Errorf("got %.20q", g.payload)
+	}
+}
+
+func TestPortTaken(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, err = Start(Options{Listen: l.Addr().String(), Dir: t.TempDir()})
+	if !errors.Is(err, ErrPortTaken) || !strings.Contains(err.Error(), "mqtt.embedded.listen") {
+		t.Errorf("got %v", err)
+	}
+	l.Close()
+	start(t, Options{Listen: l.Addr().String()}) // and it works once the port is free
+}
+
+func TestStartRefuses(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	hash, err := HashPassword("pw")
+	if err != nil {
+		t.Fatal(err)
+	}
+	users := filepath.Join(t.TempDir(), "users")
+	if err := os.WriteFile(users, []byte("edge1:"+hash+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		opt  Options
+		want string
+	}{
+		{Options{Listen: "0.0.0.0:0"}, "mqtt.embedded.users_file"},
+		{Options{Listen: ":0"}, "mqtt.embedded.users_file"},
+		{Options{Listen: "[::]:0"}, "mqtt.embedded.users_file"},
+		{Options{Listen: "nonsense"}, "mqtt.embedded.listen"},
+		{Options{Listen: "127.0.0.1:99999"}, "mqtt.embedded.listen"},
+		{Options{Listen: "127.0.0.1:0", UsersFile: "/does/not/exist"}, "mqtt.embedded.users_file"},
+		{Options{Listen: "127.0.0.1:0", UsersFile: users, Device: "edge1"}, "name of the device"},
+		{Options{Listen: "127.0.0.1:0", UsersFile: users, Device: "edge 2"}, "device name"},
+		{Options{Listen: "127.0.0.1:0", Dir: filepath.Join(file, "below")}, "broker:"},
+	} {
+		if c.opt.Dir == "" {
+			c.opt.Dir = t.TempDir()
+		}
+		b, err := Start(c.opt)
+		if err == nil {
+			b.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v, want %q in it", c.opt, err, c.want)
+		}
+	}
+}
+
+func TestReadUsers(t *testing.T) {
+	hash, err := HashPassword("pw")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ text, want, fail string }{
+		{"# people\n\n app1:" + hash + "\nops:" + hash + ":operator\r\n", "[app1/app ops/operator]", ""},
+		{"app1:$2y$05$" + hash[7:] + "\n", "[app1/app]", ""},
+		{"", "", "holds no user"},
+		{"app1:secret", "", ":1: user \"app1\": the password must be a bcrypt hash"},
+		{"a:" + hash + "\na:" + hash, "", ":2: user \"a\" stands twice"},
+		{"a:" + hash + ":king", "", "role \"king\""},
+		{"a b:" + hash, "", "name"},
+		{"a.*:" + hash, "", "name"},
+		{":" + hash, "", "name"},
+		{"a", "", "write name:bcrypt-hash"},
+		{"a:b:c:d", "", "write name:bcrypt-hash"},
+	} {
+		path := filepath.Join(t.TempDir(), "users")
+		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		users, err := ReadUsers(path)
+		if c.fail != "" {
+			if err == nil || !strings.Contains(err.Error(), c.fail) {
+				t.Errorf("%q: %v, want %q", c.text, err, c.fail)
+			}
+			continue
+		}
+		var names []string
+		for _, u := range users {
+			names = append(names, u.Name+"/"+u.Role)
+		}
+		if got := fmt.Sprint(names); err != nil || got != c.want {
+			t.Errorf("%q: %s %v, want %s", c.text, got, err, c.want)
+		}
+	}
+}
+
+// TestRoles is the table of rights: who may publish where, and who may read it.
+func TestRoles(t *testing.T) {
+	cheap, err := bcrypt.GenerateFromPassword([]byte("pw"), bcrypt.MinCost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hash := string(cheap)
+	users := filepath.Join(t.TempDir(), "users")
+	text := ""
+	for _, u := range []string{"app1:app", "app.2:app", "conv:converter", "ops:operator", "fleet:fleet", "mon:monitor"} {
+		name, role, _ := strings.Cut(u, ":")
+		text += name + ":" + hash + ":" + role + "\n"
+	}
+	if err := os.WriteFile(users, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b := start(t, Options{UsersFile: users, Device: "edge1"})
+	if _, _, err := dial(t, b, "x", "", "", true); err == nil {
+		t.Error("a connection without a user is taken")
+	}
+	if _, _, err := dial(t, b, "x", "app1", "wrong", true); err == nil {
+		t.Error("a wrong password is taken")
+	}
+	device, password := b.Credentials()
+	dev, in, err := dial(t, b, "edge1", device, password, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	must(t, dev.Subscribe("windhover/v1/edge1/#", 1, nil))
+
+	const base = "windhover/v1/edge1/"
+	clients := map[string]mqtt.Client{}
+	for _, name := range []string{"app1", "app.2", "conv", "ops", "fleet", "mon"} {
+		if clients[name], _, err = dial(t, b, "c-"+strings.ReplaceAll(name, ".", ""), name, "pw", true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		who, topic string
+		ok         bool
+	}{
+		{"app1", base + "req/app1/chat", true},
+		{"app.2", base + "req/app.2/chat", true},
+		{"app1", base + "req/app.2/chat", false},
+		{"app1", base + "res/app1/x", false},
+		{"app1", base + "status", false},
+		{"app1", base + "cmd/convert/app1/j", false},
+		{"app1", base + "desired", false},
+		{"conv", base + "cmd/convert/conv/j", true},
+		{"conv", base + "cmd/verify/conv/j", true},
+		{"conv", base + "cmd/model_install/conv/j", false},
+		{"conv", base + "cmd/convert/ops/j", false},
+		{"ops", base + "cmd/model_install/ops/j", true},
+		{"ops", base + "cmd/model_install/app1/j", false},
+		{"ops", base + "desired", false},
+		{"fleet", base + "desired", true},
+		{"fleet", base + "req/fleet/chat", false},
+		{"mon", base + "req/mon/chat", false},
+	} {
+		must(t, clients[c.who].Publish(c.topic, 1, false, c.who))
+		must(t, dev.Publish(base+"event", 1, false, "mark")) // what came before it has come
+		seen := false
+		for g := next(t, in); g.payload != "mark"; g = next(t, in) {
+			seen = seen || g.topic == c.topic
+		}
+		if seen != c.ok {
+			t.Errorf("%s publishes %s: %v, want %v", c.who, c.topic, seen, c.ok)
+		}
+	}
+	for _, c := range []struct {
+		who, filter string
+		ok          bool
+	}{
+		{"app1", "windhover/v1/+/res/app1/#", true},
+		{"app1", base + "res/app1/#", true},
+		{"app.2", base + "res/app.2/#", true},
+		{"app1", base + "res/+/#", false},
+		{"app1", base + "res/ops/#", false},
+		{"app1", base + "job/app1/+", true},
+		{"app1", base + "status", true},
+		{"app1", base + "model/+", true},
+		{"app1", base + "req/#", false},
+		{"app1", "#", false},
+		{"conv", base + "job/conv/+", true},
+		{"ops", "windhover/v1/#", true},
+		{"fleet", "windhover/v1/#", true},
+		{"mon", base + "job/#", true},
+		{"mon", base + "res/#", false},
+	} {
+		tok := clients[c.who].Subscribe(c.filter, 1, nil)
+		tok.WaitTimeout(10 * time.Second)
+		granted := tok.Error() == nil && tok.(*mqtt.SubscribeToken).Result()[c.filter] <= 2
+		if granted != c.ok {
+			t.Errorf("%s reads %s: %v, want %v", c.who, c.filter, granted, c.ok)
+		}
+	}
+}
+
+func TestLogger(t *testing.T) {
+	var lines []string
+	l := &logger{tell: func(level, text string) { lines = append(lines, level+" "+text) }}
+	l.Warnf("a %d", 1)
+	l.Noticef("b")
+	l.Fatalf("c %s", "d")
+	l.Fatalf("e")
+	if got := strings.Join(lines, "|"); got != "warn a 1|error c d|error e" || l.fatal() != "c d" {
+		t.Errorf("told %q, fatal %q", got, l.fatal())
+	}
+}
