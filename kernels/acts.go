@@ -32,7 +32,7 @@ func NewActs(maxTokens, cols int) *Acts {
 	a.Q = make([]int8, maxTokens*cols)
 	a.D = make([]float32, maxTokens*cols/BlockLen)
 	a.Sum = make([]int32, maxTokens*cols/BlockLen)
-	a.initPack(maxTokens)
+	a.initPack(maxTokens, cols)
 	return a
 }
 
@@ -59,5 +59,5 @@ func (a *Acts) QuantizeRange(x []float32, from, to int) {
 	}
 	nb := a.Cols / BlockLen
 	quantizeActs(a.Q[from*a.Cols:to*a.Cols], a.D[from*nb:to*nb], a.Sum[from*nb:to*nb], x[from*a.Cols:to*a.Cols])
-	a.packActs(from, to)
+	a.packActs(a, from, to)
 }

@@ -13,26 +13,26 @@ type packed struct {
 
 // initPack allocates the tiles of tokens that the products with several tokens
 // read (gemm_amd64.go).
-func (a *Acts) initPack(maxTokens int) {
+func (p *packed) initPack(maxTokens, cols int) {
 	if maxTokens == 1 {
 		return
 	}
 	tiles := (maxTokens + tileTokens - 1) / tileTokens
-	a.packQ = make([]int8, tiles*tileTokens*a.Cols)
-	a.packD = make([]float32, tiles*tileTokens*a.Cols/BlockLen)
-	a.packSum = make([]int32, tiles*tileTokens*a.Cols/BlockLen)
+	p.packQ = make([]int8, tiles*tileTokens*cols)
+	p.packD = make([]float32, tiles*tileTokens*cols/BlockLen)
+	p.packSum = make([]int32, tiles*tileTokens*cols/BlockLen)
 }
 
 // packActs puts tokens [from,to) into their tiles. Workers call it at the same
 // time for disjoint ranges, a.Tokens being set: a token's places are its own.
-func (a *Acts) packActs(from, to int) {
+func (p *packed) packActs(a *Acts, from, to int) {
 	nb := a.Cols / BlockLen
 	if !useAVX2 || a.Tokens == 1 || nb == 0 {
 		return
 	}
 	for t := from; t < to; t++ {
 		tile, i := t/tileTokens*nb*tileTokens, t%tileTokens
-		packToken(&a.packQ[tile*BlockLen+i*BlockLen], &a.packD[tile+i], &a.packSum[tile+i],
+		packToken(&p.packQ[tile*BlockLen+i*BlockLen], &p.packD[tile+i], &p.packSum[tile+i],
 			&a.Q[t*a.Cols], &a.D[t*nb], &a.Sum[t*nb], nb)
 	}
 }

@@ -8,9 +8,9 @@ type packed struct{}
 
 // initPack and packActs have nothing to do: the arm64 kernels read the codes as
 // they are.
-func (a *Acts) initPack(maxTokens int) {}
+func (*packed) initPack(maxTokens, cols int) {}
 
-func (a *Acts) packActs(from, to int) {}
+func (*packed) packActs(a *Acts, from, to int) {}
 
 func quantizeActs(q []int8, d []float32, sum []int32, x []float32) {
 	if len(d) == 0 || !useNEON {

@@ -7,11 +7,11 @@ package kernels
 type packed struct{}
 
 // initPack allocates the packed copies that the tiled kernels read.
-func (a *Acts) initPack(maxTokens int) {}
+func (*packed) initPack(maxTokens, cols int) {}
 
 // packActs fills them for tokens [from,to); workers call it at the same time
 // for disjoint ranges, a.Tokens being set.
-func (a *Acts) packActs(from, to int) {}
+func (*packed) packActs(a *Acts, from, to int) {}
 
 func quantizeActs(q []int8, d []float32, sum []int32, x []float32) {
 	quantizeActsGeneric(q, d, sum, x)
