@@ -7,6 +7,7 @@ package kernels
 // attnTail is where the columns beyond a multiple of 16 are padded with zeros.
 type attnTail struct {
 	q [lanes]float32
+	//lint:ignore U1000 only the assembly writes and reads it
 	k [lanes]uint16
 }
 

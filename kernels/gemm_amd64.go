@@ -36,9 +36,6 @@ const (
 	cacheLine   = 64
 )
 
-// A tile of results, for those that dst has no room for.
-type resultTile [tileTokens * panelRows]float32
-
 func gemm(dst []float32, ldd int, m *Matrix, a *Acts, row0, row1 int) {
 	nb := m.Cols / BlockLen
 	var room [panelBlocks*panelBytes + cacheLine]byte
