@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package appliance
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"windhover/control"
+	"windhover/kernels"
+)
+
+// backend is the appliance as package control sees it.
+type backend struct {
+	cfg     Config
+	reg     *registry
+	topo    kernels.Topology
+	log     *slog.Logger
+	metrics *metrics
+	self    []string // how to run this program as a child
+	started time.Time
+	wake    chan struct{} // wakes the drop directory's watcher
+	pulse   pulse
+}
+
+// pulse proves that work moves: whoever asks sees whether the counter of the
+// model in work changed since the last time it did.
+type pulse struct {
+	mu    sync.Mutex // guards what follows
+	model servable   // in work, nil for none
+	count uint64
+	at    time.Time
+}
+
+// begin notes which model works; the returned function ends that.
+func (p *pulse) begin(s servable) func() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.model, p.count, p.at = s, s.Steps(), time.Now()
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.model = nil
+	}
+}
+
+// moving reports whether no generation is in work, or one moved of late.
+func (p *pulse) moving(now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.model == nil {
+		return true
+	}
+	if n := p.model.Steps(); n != p.count {
+		p.count, p.at = n, now
+	}
+	return now.Sub(p.at) < stuckAfter
+}
+
+var _ control.Backend = (*backend)(nil)
+
+func (b *backend) wakeDrop() {
+	select {
+	case b.wake <- struct{}{}:
+	default: // it is going to look anyway
+	}
+}
+
+// Models returns the document of each model.
+func (b *backend) Models() []control.Model { return b.reg.list() }
+
+// Info describes the machine.
+func (b *backend) Info() control.Info {
+	mem := readMemory(os.DirFS("/"))
+	disk, _ := diskSize(b.cfg.Paths.State)
+	return control.Info{
+		Version: Version, Board: board(), Arch: runtime.GOARCH, Kernels: kernelList(),
+		Cores:    control.Cores{Big: b.topo.Big, Little: b.topo.Little},
+		RAMBytes: mem.Total, DiskBytes: disk, Features: kernels.Features(), LogPrompts: b.cfg.Log.Prompts,
+	}
+}
+
+// Stats are the numbers of the moment.
+func (b *backend) Stats() control.Stats {
+	free, _ := freeSpace(b.cfg.Paths.State)
+	s := control.Stats{
+		UptimeS: int64(time.Since(b.started).Seconds()), RSSBytes: residentBytes(),
+		MemAvailable: readMemory(os.DirFS("/")).Available, DiskFree: free,
+	}
+	s.TempC, s.Throttled = thermal()
+	if d := b.metrics.last.Load(); d != nil {
+		s.DecodeTokS, s.PrefillTokS = d.Decode, d.Prefill
+	}
+	return s
+}
+
+// kernelList is "operation: implementation" for every operation.
+func kernelList() []string {
+	var list []string
+	for _, s := range kernels.Selected() {
+		list = append(list, s.Op+": "+s.Impl)
+	}
+	return list
+}
+
+// kernelSummary names each implementation once, with how many operations run on it.
+func kernelSummary() string {
+	count := map[string]int{}
+	var order []string
+	for _, s := range kernels.Selected() {
+		if count[s.Impl] == 0 {
+			order = append(order, s.Impl)
+		}
+		count[s.Impl]++
+	}
+	for i, impl := range order {
+		order[i] = fmt.Sprintf("%s (%d operations)", impl, count[impl])
+	}
+	return strings.Join(order, ", ")
+}
+
+// board is the name of the machine as firmware tells it.
+func board() string {
+	for _, path := range []string{"/proc/device-tree/model", "/sys/class/dmi/id/product_name"} {
+		if data, err := os.ReadFile(path); err == nil {
+			if s := strings.TrimSpace(strings.TrimRight(string(data), "\x00")); s != "" {
+				return s
+			}
+		}
+	}
+	return "unknown"
+}
+
+func residentBytes() int64 {
+	data, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return 0
+	}
+	f := strings.Fields(string(data))
+	if len(f) < 2 {
+		return 0
+	}
+	n, err := strconv.ParseInt(f[1], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n * int64(os.Getpagesize())
+}
+
+// thermal is the hottest zone in degrees Celsius, and whether the kernel slows
+// the CPU because of heat.
+func thermal() (celsius float64, throttled bool) {
+	zones, _ := filepath.Glob("/sys/class/thermal/thermal_zone*/temp") // the pattern is well formed
+	for _, z := range zones {
+		if data, err := os.ReadFile(z); err == nil {
+			if n, err := strconv.Atoi(strings.TrimSpace(string(data))); err == nil {
+				celsius = max(celsius, float64(n)/1000)
+			}
+		}
+	}
+	cooling, _ := filepath.Glob("/sys/class/thermal/cooling_device*")
+	for _, c := range cooling {
+		kind, err := os.ReadFile(filepath.Join(c, "type"))
+		if err != nil || !strings.Contains(strings.ToLower(string(kind)), "cpufreq") {
+			continue
+		}
+		if state, err := os.ReadFile(filepath.Join(c, "cur_state")); err == nil && strings.TrimSpace(string(state)) != "0" {
+			throttled = true
+		}
+	}
+	return celsius, throttled
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package appliance
+
+import "path/filepath"
+
+// Config is what config.toml, conf.d/*.toml and the environment say. Every key
+// has a default, so that no file is needed; DefaultConfig gives them.
+//
+// The TOML names are the fixed interface to operators: see docs/DESIGN.md.
+type Config struct {
+	Device    string    `toml:"device"`
+	Paths     Paths     `toml:"paths"`
+	MQTT      MQTT      `toml:"mqtt"`
+	HTTP      HTTP      `toml:"http"`
+	Engine    Engine    `toml:"engine"`
+	Drop      Drop      `toml:"drop"`
+	VQF       VQF       `toml:"vqf"`
+	Policy    []Policy  `toml:"policy"`
+	Anonymous Anonymous `toml:"anonymous"`
+	Log       Log       `toml:"log"`
+}
+
+// Paths says where the appliance keeps its state.
+type Paths struct {
+	State  string `toml:"state"`  // holds drop/ import/ store/ …
+	Socket string `toml:"socket"` // "": $RUNTIME_DIRECTORY/windhover.sock, else state/windhover.sock
+}
+
+// MQTT says which broker to use; without a URL the embedded one.
+type MQTT struct {
+	URL               string   `toml:"url"`      // "": the embedded broker
+	DataURL           string   `toml:"data_url"` // "": as URL
+	Username          string   `toml:"username"` // "": the device name
+	PasswordFile      string   `toml:"password_file"`
+	CAFile            string   `toml:"ca_file"`
+	CertFile          string   `toml:"cert_file"`
+	KeyFile           string   `toml:"key_file"`
+	AllowPlaintext    bool     `toml:"allow_plaintext"` // beyond loopback
+	BrokerEnforcesACL bool     `toml:"broker_enforces_acl"`
+	Embedded          Embedded `toml:"embedded"`
+}
+
+// Embedded configures the broker inside the daemon.
+type Embedded struct {
+	Listen    string `toml:"listen"`
+	UsersFile string `toml:"users_file"` // needed beyond loopback
+}
+
+// HTTP configures the local health and metrics server; Listen "" turns it off.
+type HTTP struct {
+	Listen    string `toml:"listen"`
+	TokenFile string `toml:"token_file"` // needed beyond loopback
+}
+
+// Engine configures inference.
+type Engine struct {
+	Threads     int    `toml:"threads"` // 0: all big cores
+	Pin         bool   `toml:"pin"`
+	Context     int    `toml:"context"`      // tokens; 0: what file and memory allow
+	KV          string `toml:"kv"`           // "f16"
+	Residency   string `toml:"residency"`    // "auto" or "full"
+	Family      string `toml:"family"`       // "q4" or "q8": which copy of a dual file computes
+	MemoryLimit string `toml:"memory_limit"` // "4GiB"; "0": MemAvailable and the cgroup's limit
+}
+
+// Drop configures the drop directory.
+type Drop struct {
+	RequireSignature bool `toml:"require_signature"`
+}
+
+// VQF configures how weight files are checked.
+type VQF struct {
+	Layout  string `toml:"layout"` // "any" or "strict"
+	Expect  string `toml:"expect"` // the strict gate's engine flags
+	Check   string `toml:"check"`  // "install", "always" or "size"
+	KeyFile string `toml:"key_file"`
+}
+
+// Policy allows the clients that match a glob some job types (globs too).
+type Policy struct {
+	Client string   `toml:"client"`
+	Allow  []string `toml:"allow"`
+}
+
+// Anonymous lists the job types allowed while the broker does not enforce who
+// publishes as whom. The embedded broker on loopback without users adds convert
+// and verify.
+type Anonymous struct {
+	Allow []string `toml:"allow"`
+}
+
+// Log configures logging.
+type Log struct {
+	Format  string `toml:"format"`  // "": text; "json"
+	Prompts bool   `toml:"prompts"` // debugging only: prompts and answers in the log
+}
+
+// DefaultConfig is the configuration of a machine without any file.
+func DefaultConfig() Config {
+	return Config{
+		Paths:  Paths{State: "/var/lib/windhover"},
+		MQTT:   MQTT{Embedded: Embedded{Listen: "127.0.0.1:1883"}},
+		HTTP:   HTTP{Listen: "127.0.0.1:8417"},
+		Engine: Engine{Pin: true, KV: "f16", Residency: "auto", Family: "q4", MemoryLimit: "0"},
+		VQF:    VQF{Layout: "any", Expect: "Q8_8X8|Q4_4X4", Check: "install"},
+	}
+}
+
+// The directories below paths.state. All are on one filesystem, because a
+// model reaches the store by a hard link or a rename.
+func (p Paths) drop() string    { return filepath.Join(p.State, "drop") }
+func (p Paths) imports() string { return filepath.Join(p.State, "import") }
+func (p Paths) store() string   { return filepath.Join(p.State, "store") }
+func (p Paths) state() string   { return filepath.Join(p.State, "state") }
+func (p Paths) broker() string  { return filepath.Join(p.State, "broker") }

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package appliance
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+)
+
+// finish fills what depends on the machine and refuses values that cannot work.
+func (c *Config) finish() error {
+	if c.Device == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return fmt.Errorf("config: device is not set and the host name is unknown: %v", err)
+		}
+		c.Device = deviceName(host)
+	}
+	if !validDevice(c.Device) {
+		return fmt.Errorf("config: device %q: use 1 to 63 of a-z 0-9 -, starting with a letter or digit", c.Device)
+	}
+	if c.Paths.State == "" {
+		return fmt.Errorf("config: paths.state is empty: name the directory that holds drop/, store/ and the rest")
+	}
+	abs, err := filepath.Abs(c.Paths.State)
+	if err != nil {
+		return fmt.Errorf("config: paths.state: %v", err)
+	}
+	c.Paths.State = abs
+	if c.Paths.Socket == "" {
+		dir := os.Getenv("RUNTIME_DIRECTORY")
+		if dir == "" {
+			dir = c.Paths.State
+		}
+		c.Paths.Socket = filepath.Join(dir, "windhover.sock")
+	}
+	if c.MQTT.Username == "" {
+		c.MQTT.Username = c.Device
+	}
+	for _, check := range []func() error{c.checkMQTT, c.checkHTTP, c.checkEngine, c.checkVQF, c.checkPolicy} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Config) checkMQTT() error {
+	for key, raw := range map[string]string{"mqtt.url": c.MQTT.URL, "mqtt.data_url": c.MQTT.DataURL} {
+		if raw == "" {
+			continue
+		}
+		u, err := url.Parse(raw)
+		if err != nil || u.Host == "" {
+			return fmt.Errorf("config: %s %q: write it as mqtt://HOST:1883 or mqtts://HOST:8883", key, raw)
+		}
+		switch u.Scheme {
+		case "mqtts", "wss":
+		case "mqtt", "ws":
+			if !isLoopback(u.Hostname()) && !c.MQTT.AllowPlaintext {
+				return fmt.Errorf("config: %s %q: plaintext beyond loopback: use mqtts://, or set mqtt.allow_plaintext = true", key, raw)
+			}
+		default:
+			return fmt.Errorf("config: %s %q: scheme %q: use mqtt, mqtts, ws or wss", key, raw, u.Scheme)
+		}
+	}
+	if (c.MQTT.CertFile == "") != (c.MQTT.KeyFile == "") {
+		return fmt.Errorf("config: mqtt.cert_file and mqtt.key_file go together: set both or none")
+	}
+	if c.MQTT.URL == "" {
+		host, _, err := net.SplitHostPort(c.MQTT.Embedded.Listen)
+		if err != nil {
+			return fmt.Errorf("config: mqtt.embedded.listen %q: write it as ADDRESS:PORT", c.MQTT.Embedded.Listen)
+		}
+		if !isLoopback(host) && c.MQTT.Embedded.UsersFile == "" {
+			return fmt.Errorf("config: mqtt.embedded.listen %q is open to the network: set mqtt.embedded.users_file", c.MQTT.Embedded.Listen)
+		}
+	}
+	return nil
+}
+
+func (c *Config) checkHTTP() error {
+	if c.HTTP.Listen == "" {
+		return nil
+	}
+	host, _, err := net.SplitHostPort(c.HTTP.Listen)
+	if err != nil {
+		return fmt.Errorf("config: http.listen %q: write it as ADDRESS:PORT, or \"\" to turn it off", c.HTTP.Listen)
+	}
+	if !isLoopback(host) && c.HTTP.TokenFile == "" {
+		return fmt.Errorf("config: http.listen %q is open to the network: set http.token_file", c.HTTP.Listen)
+	}
+	return nil
+}
+
+func (c *Config) checkEngine() error {
+	e := c.Engine
+	if e.Threads < 0 || e.Context < 0 {
+		return fmt.Errorf("config: engine.threads and engine.context cannot be negative")
+	}
+	if err := oneOf("engine.kv", e.KV, "f16"); err != nil {
+		return err
+	}
+	if err := oneOf("engine.residency", e.Residency, "auto", "full"); err != nil {
+		return err
+	}
+	if err := oneOf("engine.family", e.Family, "q4", "q8"); err != nil {
+		return err
+	}
+	if _, err := ParseSize(e.MemoryLimit); err != nil {
+		return fmt.Errorf("config: engine.memory_limit: %v", err)
+	}
+	return nil
+}
+
+func (c *Config) checkVQF() error {
+	if err := oneOf("vqf.layout", c.VQF.Layout, "any", "strict"); err != nil {
+		return err
+	}
+	return oneOf("vqf.check", c.VQF.Check, "install", "always", "size")
+}
+
+func (c *Config) checkPolicy() error {
+	for i, p := range c.Policy {
+		if _, err := path.Match(p.Client, ""); p.Client == "" || err != nil {
+			return fmt.Errorf("config: policy %d: client %q is no pattern of client names", i+1, p.Client)
+		}
+		for _, a := range p.Allow {
+			if _, err := path.Match(a, ""); err != nil {
+				return fmt.Errorf("config: policy %d: %q is no pattern of job types", i+1, a)
+			}
+		}
+	}
+	return nil
+}
+
+// TOML is the merged configuration as a file would say it. Nothing in it is
+// secret: secrets are in the files it names.
+func (c Config) TOML() ([]byte, error) {
+	var b bytes.Buffer
+	enc := toml.NewEncoder(&b)
+	if err := enc.Encode(c); err != nil {
+		return nil, fmt.Errorf("config: %v", err)
+	}
+	return b.Bytes(), nil
+}
+
+func oneOf(key, value string, allowed ...string) error {
+	for _, a := range allowed {
+		if value == a {
+			return nil
+		}
+	}
+	return fmt.Errorf("config: %s %q: use %s", key, value, strings.Join(allowed, " or "))
+}
+
+// deviceName makes a topic segment of a host name: lower case, other characters as '-'.
+func deviceName(host string) string {
+	host, _, _ = strings.Cut(strings.ToLower(host), ".")
+	b := []byte(host)
+	for i, ch := range b {
+		if (ch < 'a' || ch > 'z') && (ch < '0' || ch > '9') {
+			b[i] = '-'
+		}
+	}
+	name := strings.Trim(string(b), "-")
+	if len(name) > 63 {
+		name = strings.Trim(name[:63], "-")
+	}
+	if name == "" {
+		return "windhover"
+	}
+	return name
+}
+
+func validDevice(s string) bool {
+	if len(s) == 0 || len(s) > 63 || s[0] == '-' {
+		return false
+	}
+	for i := range len(s) {
+		ch := s[i]
+		if (ch < 'a' || ch > 'z') && (ch < '0' || ch > '9') && ch != '-' {
+			return false
+		}
+	}
+	return true
+}
+
+func isLoopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
+
+// ParseSize reads "1234", "512MiB", "4G": bytes with an optional binary unit.
+func ParseSize(s string) (int64, error) {
+	t := strings.TrimSpace(s)
+	num := strings.TrimRight(t, "KMGTiBkmgtb ")
+	unit := strings.ToUpper(strings.TrimSpace(t[len(num):]))
+	unit = strings.TrimSuffix(strings.TrimSuffix(unit, "B"), "I")
+	shift, ok := map[string]uint{"": 0, "K": 10, "M": 20, "G": 30, "T": 40}[unit]
+	n, err := strconv.ParseInt(num, 10, 64)
+	if !ok || err != nil || n < 0 || n > (1<<62)>>shift {
+		return 0, fmt.Errorf("%q is no size: write bytes, or a number with K, M, G or T", s)
+	}
+	return n << shift, nil
+}

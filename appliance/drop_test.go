@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package appliance
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"windhover/internal/testmodel"
+	"windhover/vqf"
+)
+
+// tinyModel is the bytes of a small self-contained model.
+func tinyModel(t *testing.T, change func(*testmodel.Config)) []byte {
+	t.Helper()
+	c := testmodel.Default()
+	if change != nil {
+		change(&c)
+	}
+	data, err := os.ReadFile(testmodel.Write(t, c))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func writeBytes(t *testing.T, path string, data []byte) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestLook(t *testing.T) {
+	drop := t.TempDir()
+	for _, name := range []string{
+		"a.vqf", ".hidden.vqf", "b.vqf.part", "c.vqf.tmp", "d.vqf~", "e.vqf.filepart", "notes.txt", "a.vqf.ready",
+		"dir/model.vqf", "dir/tokenizer.json", "second/vllm.vqf", "both/weights.vqf", "both/vllm.vqf", "empty/readme", ".d/model.vqf",
+		"bad name.vqf", "same.vqf", "same/model.vqf", "held.vqf", "held.vqf.skip",
+	} {
+		write(t, filepath.Join(drop, name), "x")
+	}
+	if err := os.Symlink("a.vqf", filepath.Join(drop, "link.vqf")); err != nil {
+		t.Fatal(err)
+	}
+	found, refused, err := look(drop)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, c := range found {
+		s := c.Name + "=" + strings.TrimPrefix(c.Weights, drop+"/")
+		if len(c.Side) > 0 {
+			s += "+" + filepath.Base(c.Side[0])
+		}
+		if c.Skip {
+			s += " skip"
+		}
+		got = append(got, s)
+	}
+	want := []string{"a=a.vqf", "both=both/weights.vqf", "dir=dir/model.vqf+tokenizer.json", "held=held.vqf skip", "same=same/model.vqf", "second=second/vllm.vqf"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	if len(refused) != 2 || refused["bad name.vqf"] == "" || !strings.Contains(refused["same.vqf"], "taken by same") {
+		t.Errorf("refused: got %q", refused)
+	}
+}
+
+func TestComplete(t *testing.T) {
+	whole := tinyModel(t, nil)
+	dir := t.TempDir()
+	path := filepath.Join(dir, "m.vqf")
+	tests := []struct {
+		name     string
+		data     []byte
+		complete bool
+		failed   bool
+		want     int64
+	}{
+		{"empty", nil, false, false, 0},
+		{"part of a header", whole[:100], false, false, 0},
+		{"header only", whole[:448], false, false, int64(len(whole))},
+		{"one byte short", whole[:len(whole)-1], false, false, int64(len(whole))},
+		{"whole", whole, true, false, int64(len(whole))},
+		{"one byte long", append(slices.Clone(whole), 0), false, true, int64(len(whole))},
+		{"no VQF", []byte(strings.Repeat("hello ", 200)), false, true, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			writeBytes(t, path, tt.data)
+			got := checkComplete(path, nil)
+			if got.Complete != tt.complete || (got.Err != nil) != tt.failed || got.Want != tt.want || got.Have != int64(len(tt.data)) {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+}
+
+// A file that has its full length may still be written to: only the lease tells.
+func TestCompleteWaitsForWriter(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "m.vqf")
+	writeBytes(t, path, tinyModel(t, nil))
+	w, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := checkComplete(path, nil); got.Complete || got.Err != nil {
+		t.Errorf("with a writer: got %+v", got)
+	}
+	// A writable mapping holds it as well, its descriptor closed.
+	m, err := unix.Mmap(int(w.Fd()), 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := checkComplete(path, nil); got.Complete || got.Err != nil {
+		t.Errorf("with a writable mapping: got %+v", got)
+	}
+	if err := unix.Munmap(m); err != nil {
+		t.Fatal(err)
+	}
+	if got := checkComplete(path, nil); !got.Complete {
+		t.Errorf("after the last writer: got %+v", got)
+	}
+	// A hard link elsewhere with a writer is the same file.
+	other := filepath.Join(t.TempDir(), "elsewhere.vqf")
+	if err := os.Link(path, other); err != nil {
+		t.Skip("no hard links between temporary directories:", err)
+	}
+	w, err = os.OpenFile(other, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := checkComplete(path, nil); got.Complete {
+		t.Errorf("with a writer on another link: got %+v", got)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestStoreAdopts(t *testing.T) {
+	base := t.TempDir()
+	drop, st := filepath.Join(base, "drop"), store{filepath.Join(base, "store")}
+	if err := os.MkdirAll(st.dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	writeBytes(t, filepath.Join(drop, "m", "model.vqf"), tinyModel(t, nil))
+	write(t, filepath.Join(drop, "m", "tokenizer.json"), "{}")
+	found, _, err := look(drop)
+	if err != nil || len(found) != 1 {
+		t.Fatal(found, err)
+	}
+	c := found[0]
+	in, err := install(context.Background(), st, c, "install", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(in.Key, "sha256-"+in.SHA256+".") || in.Version != in.SHA256[:12] {
+		t.Errorf("key %q version %q of digest %q", in.Key, in.Version, in.SHA256)
+	}
+	src, err := os.Stat(c.Weights)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dst, err := os.Stat(st.weights(in.Key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !os.SameFile(src, dst) {
+		t.Error("a file of our own is copied, not linked")
+	}
+	if dst.Mode().Perm() != 0o440 {
+		t.Errorf("mode %v, want 0440", dst.Mode().Perm())
+	}
+	b := &book{Models: map[string]installed{"m": in}}
+	if _, ok := b.knows(c, st); !ok {
+		t.Error("what was just installed is not recognised")
+	}
+	// Somebody writes over the stored file: it must not be trusted again.
+	if err := os.Chtimes(st.weights(in.Key), time.Time{}, time.Unix(1, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := b.knows(c, st); ok {
+		t.Error("a stored file that was touched is still trusted")
+	}
+	// Installing again replaces the entry.
+	found, _, err = look(drop)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := install(context.Background(), st, found[0], "install", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again.Key != in.Key {
+		t.Errorf("key %q, then %q", in.Key, again.Key)
+	}
+	if err := st.collect(map[string]bool{}); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(st.dir); err != nil || len(left) != 0 {
+		t.Errorf("left in the store: %v, %v", left, err)
+	}
+}
+
+func TestInstallRefusesCorruption(t *testing.T) {
+	base := t.TempDir()
+	drop, st := filepath.Join(base, "drop"), store{base}
+	data := tinyModel(t, nil)
+	data[len(data)-100] ^= 1
+	writeBytes(t, filepath.Join(drop, "m.vqf"), data)
+	found, _, err := look(drop)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = install(context.Background(), st, found[0], "install", nil)
+	if err == nil || coded(err, codeForTest).Code.Name != "digest_mismatch" {
+		t.Errorf("got %v", err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(base, ".adopt-*")); len(left) != 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	// Without a full read the flipped bit is not seen, and the version says so.
+	in, err := install(context.Background(), st, found[0], "size", nil)
+	if err != nil || !strings.HasPrefix(in.Key, "unread-") || in.SHA256 != "" {
+		t.Errorf("check = size: got %+v, %v", in, err)
+	}
+}
+
+// readMarker reads a marker file; ok is false when there is none.
+func readMarker(t *testing.T, path string) (doc markerDoc, ok bool) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return doc, false
+	}
+	if err := json.Unmarshal(data, &doc); err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	return doc, true
+}
+
+// embeddedTokenizer is the tokenizer.json inside a self-contained model.
+func embeddedTokenizer(t *testing.T, model []byte) []byte {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "m.vqf")
+	writeBytes(t, path, model)
+	f, err := vqf.Open(path, vqf.OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	return f.Tokenizer()
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package appliance
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"windhover/control"
+	"windhover/engine"
+	"windhover/kernels"
+	"windhover/vqf"
+)
+
+// TokenizerMissing is the code of a weight file that has no tokenizer in it and
+// none beside it.
+var TokenizerMissing = control.Code{Name: "tokenizer_missing", Status: 422}
+
+// coded gives an error of the packages below its code of the protocol. An error
+// that is none of theirs gets otherwise.
+func coded(err error, otherwise control.Code) *control.Error {
+	var done *control.Error
+	if errors.As(err, &done) {
+		return done
+	}
+	out := control.Errorf(otherwise, "%s", oneLine(err))
+	var memory *engine.MemoryError
+	var space *noSpaceError
+	var fault *kernels.FaultError
+	switch {
+	case errors.As(err, &memory):
+		out.Code, out.Needed, out.Available = control.InsufficientMem, memory.Need.Total(), memory.Limit
+	case errors.As(err, &space):
+		out.Code, out.Needed, out.Available = control.InsufficientStore, space.Need, space.Free
+	case errors.As(err, &fault):
+		out.Code = control.ModelIOError
+	case errors.Is(err, engine.ErrContextOverflow):
+		out.Code = control.ContextOverflow
+	case errors.Is(err, engine.ErrRequest):
+		out.Code = control.BadRequest
+	case errors.Is(err, engine.ErrNoTokenizer):
+		out.Code = TokenizerMissing
+	case errors.Is(err, engine.ErrBusy), errors.Is(err, engine.ErrClosed):
+		out.Code = control.ModelNotReady
+	case errors.Is(err, engine.ErrNumeric):
+		out.Code = control.HealthCheckFailed
+	case errors.Is(err, vqf.ErrChecksum):
+		out.Code = control.DigestMismatch
+	case errors.Is(err, engine.ErrUnsupported), errors.Is(err, vqf.ErrUnsupported), errors.Is(err, vqf.ErrVersion), errors.Is(err, vqf.ErrLayoutMismatch):
+		out.Code = control.Incompatible
+	case errors.Is(err, vqf.ErrFormat):
+		out.Code = control.FormatInvalid
+	case errors.Is(err, context.DeadlineExceeded):
+		out.Code = control.DeadlineExceeded
+	case errors.Is(err, context.Canceled):
+		out.Code = control.Canceled
+	}
+	return out
+}
+
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

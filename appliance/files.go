@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package appliance
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// writeFile puts data at path so that a reader, and a machine that lost its
+// power, sees the old file or the new one: temporary name, fsync, rename, fsync
+// of the directory.
+func writeFile(path string, data []byte, mode fs.FileMode) (err error) {
+	dir := filepath.Dir(path)
+	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*.tmp")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = f.Close()           // the first error is the one to tell
+			_ = os.Remove(f.Name()) // likewise
+		}
+	}()
+	if _, err = f.Write(data); err != nil {
+		return err
+	}
+	if err = f.Chmod(mode); err != nil {
+		return err
+	}
+	if err = f.Sync(); err != nil {
+		return err
+	}
+	if err = f.Close(); err != nil {
+		return err
+	}
+	if err = os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	return syncDir(dir)
+}
+
+func writeJSON(path string, v any, mode fs.FileMode) error {
+	data, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	return writeFile(path, append(data, '\n'), mode)
+}
+
+// readJSON reads a file of at most 1 MiB. A missing file leaves v as it is.
+func readJSON(path string, v any) error {
+	fi, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if fi.Size() > 1<<20 {
+		return fmt.Errorf("%s: %d bytes where a small JSON file was expected", path, fi.Size())
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(data, v); err != nil {
+		return fmt.Errorf("%s: %v", path, err)
+	}
+	return nil
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	err = d.Sync()
+	return errors.Join(err, d.Close())
+}
+
+// makeState creates the directories below paths.state. The drop directory is
+// setgid and writable by the group, so that its members can deploy models.
+func makeState(p Paths) error {
+	for _, d := range []struct {
+		path string
+		mode fs.FileMode
+	}{
+		{p.State, 0o750}, {p.drop(), 0o770}, {p.imports(), 0o770}, {p.store(), 0o750}, {p.state(), 0o700}, {p.broker(), 0o700},
+	} {
+		if exists(d.path) {
+			continue // an operator's own choice of mode stays
+		}
+		if err := os.MkdirAll(d.path, d.mode); err != nil {
+			return fmt.Errorf("state directory: %w: create it, or set paths.state to a directory that this user can write", err)
+		}
+		if d.mode == 0o770 {
+			if err := os.Chmod(d.path, d.mode|fs.ModeSetgid); err != nil {
+				return fmt.Errorf("state directory: %w", err)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package appliance
+
+import (
+	"context"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"windhover/control"
+)
+
+// StatusDoc is what GET /v1/status on the local socket answers.
+type StatusDoc struct {
+	Device  string          `json:"device"`
+	Version string          `json:"version"`
+	Uptime  int64           `json:"uptime_s"`
+	MQTT    string          `json:"mqtt"` // where requests come in, and whether it is connected
+	State   string          `json:"state"`
+	Kernels string          `json:"kernels"`
+	Drop    string          `json:"drop"` // where to drop models
+	Models  []control.Model `json:"models"`
+	Stats   control.Stats   `json:"stats"`
+}
+
+// api serves health and metrics over HTTP, and the same with the state of the
+// appliance over the local socket.
+type api struct {
+	b      *backend
+	status func() StatusDoc
+	jobs   func() []control.JobRecord
+}
+
+// public is what the HTTP port shows.
+func (a *api) public() *http.ServeMux {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { respond(w, http.StatusOK, "ok\n") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if _, err := a.b.reg.resolve(""); err != nil {
+			respond(w, http.StatusServiceUnavailable, oneLine(err)+"\n")
+			return
+		}
+		respond(w, http.StatusOK, "ready\n")
+	})
+	mux.Handle("GET /metrics", promhttp.HandlerFor(a.b.metrics.reg, promhttp.HandlerOpts{}))
+	return mux
+}
+
+// local is what the socket shows: who can open it is trusted with more.
+func (a *api) local() *http.ServeMux {
+	mux := a.public()
+	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) { respondJSON(w, a.status()) })
+	mux.HandleFunc("GET /v1/models", func(w http.ResponseWriter, _ *http.Request) { respondJSON(w, a.b.reg.list()) })
+	mux.HandleFunc("GET /v1/jobs", func(w http.ResponseWriter, _ *http.Request) { respondJSON(w, a.jobs()) })
+	return mux
+}
+
+// A client that is gone cannot be told that its answer failed: the errors of
+// writing a response are of no use.
+func respond(w http.ResponseWriter, code int, text string) {
+	w.WriteHeader(code)
+	_, _ = w.Write([]byte(text))
+}
+
+func respondJSON(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(v)
+}
+
+// withToken asks for a bearer token where the configuration names one. The file is
+// read at each request, so that a new token needs no restart.
+func withToken(tokenFile string, next http.Handler) http.Handler {
+	if tokenFile == "" {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		want, err := os.ReadFile(tokenFile)
+		got, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		token := strings.TrimSpace(string(want))
+		if err != nil || token == "" || !ok || subtle.ConstantTimeCompare([]byte(got), []byte(token)) != 1 {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			respond(w, http.StatusUnauthorized, "a bearer token is needed: see http.token_file\n")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// listenSocket opens the local socket. One left by a process that died is
+// replaced; one that somebody answers on means that the daemon runs already.
+func listenSocket(path string) (net.Listener, error) {
+	if c, err := net.Dial("unix", path); err == nil {
+		return nil, errors.Join(fmt.Errorf("socket %s: another windhover serves there: stop it, or set paths.state and paths.socket", path), c.Close())
+	}
+	if fi, err := os.Lstat(path); err == nil && fi.Mode()&fs.ModeSocket != 0 {
+		if err := os.Remove(path); err != nil {
+			return nil, fmt.Errorf("socket: %w", err)
+		}
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("socket: %w", err)
+	}
+	if err := os.Chmod(path, 0o660); err != nil {
+		return nil, errors.Join(fmt.Errorf("socket: %w", err), l.Close())
+	}
+	return l, nil
+}
+
+// serveHTTP runs a server on l until ctx ends.
+func serveHTTP(ctx context.Context, l net.Listener, h http.Handler, log *slog.Logger) {
+	srv := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute,
+		MaxHeaderBytes: 16 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
+	stop := context.AfterFunc(ctx, func() {
+		c, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if srv.Shutdown(c) != nil {
+			_ = srv.Close() // whoever still reads has had his second
+		}
+	})
+	defer stop()
+	if err := srv.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
+		log.Error("http", "address", l.Addr().String(), "error", err)
+	}
+}

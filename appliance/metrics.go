@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package appliance
+
+import (
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"windhover/control"
+	"windhover/engine"
+)
+
+// metrics are what /metrics shows. Base units; no label holds a client or an id.
+type metrics struct {
+	reg      *prometheus.Registry
+	requests *prometheus.CounterVec
+	tokens   *prometheus.CounterVec
+	first    prometheus.Histogram
+	total    prometheus.Histogram
+	last     atomic.Pointer[control.TokenSpeed] // of the last generation
+}
+
+func newMetrics(models *registry) *metrics {
+	m := &metrics{
+		reg:      prometheus.NewRegistry(),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "windhover_requests_total", Help: "Generations by how they ended."}, []string{"code"}),
+		tokens:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "windhover_tokens_total", Help: "Tokens by kind."}, []string{"kind"}),
+		first: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "windhover_time_to_first_token_seconds",
+			Help: "From the start of a generation to its first token.", Buckets: prometheus.ExponentialBuckets(0.01, 2, 14)}),
+		total: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "windhover_request_duration_seconds",
+			Help: "Length of a generation.", Buckets: prometheus.ExponentialBuckets(0.05, 2, 14)}),
+	}
+	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "windhover_build_info", Help: "Always 1.", ConstLabels: prometheus.Labels{"version": Version}})
+	build.Set(1)
+	m.reg.MustRegister(m.requests, m.tokens, m.first, m.total, build, modelCollector{models},
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+func (m *metrics) generated(r *engine.Result) {
+	m.last.Store(&control.TokenSpeed{Prefill: round1(r.Timing.PrefillTPS), Decode: round1(r.Timing.DecodeTPS)})
+	m.requests.WithLabelValues(r.Finish).Inc()
+	m.tokens.WithLabelValues("prompt").Add(float64(r.Usage.Prompt - r.Usage.Cached))
+	m.tokens.WithLabelValues("cached").Add(float64(r.Usage.Cached))
+	m.tokens.WithLabelValues("completion").Add(float64(r.Usage.Completion))
+	m.first.Observe(r.Timing.TTFT.Seconds())
+	m.total.Observe(r.Timing.Total.Seconds())
+}
+
+func (m *metrics) failed(err error) {
+	m.requests.WithLabelValues(coded(err, control.Internal).Code.Name).Inc()
+}
+
+// modelCollector reports the state of each model when it is asked.
+type modelCollector struct{ reg *registry }
+
+var (
+	modelState = prometheus.NewDesc("windhover_model_state", "1 for the state a model is in.", []string{"name", "state"}, nil)
+	modelInfo  = prometheus.NewDesc("windhover_model_info", "Always 1.", []string{"name", "version", "sha256"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (c modelCollector) Describe(ch chan<- *prometheus.Desc) {
+	ch <- modelState
+	ch <- modelInfo
+}
+
+// Collect implements prometheus.Collector.
+func (c modelCollector) Collect(ch chan<- prometheus.Metric) {
+	for _, d := range c.reg.list() {
+		ch <- prometheus.MustNewConstMetric(modelState, prometheus.GaugeValue, 1, d.Name, d.State)
+		ch <- prometheus.MustNewConstMetric(modelInfo, prometheus.GaugeValue, 1, d.Name, d.Version, d.SHA256)
+	}
+}

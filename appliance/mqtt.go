@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package appliance
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"strings"
+	"time"
+
+	"windhover/control"
+	"windhover/control/broker"
+)
+
+// notice writes what package control noticed to the log. No prompt is in it.
+func (s *server) notice(n control.Notice) {
+	level := slog.LevelInfo
+	switch n.Event {
+	case control.NoticeTry, control.NoticeDown, control.NoticeDropped, control.NoticeReplay:
+		level = slog.LevelWarn
+	case control.NoticePanic, control.NoticeState:
+		level = slog.LevelError
+	}
+	var attrs []slog.Attr
+	for _, a := range []slog.Attr{slog.String("link", n.Link), slog.String("topic", n.Topic), slog.String("client", n.Client), slog.String("id", n.ID)} {
+		if a.Value.String() != "" {
+			attrs = append(attrs, a)
+		}
+	}
+	if n.Err != nil {
+		attrs = append(attrs, slog.String("error", n.Err.Error()))
+	}
+	s.log.LogAttrs(context.Background(), level, "mqtt "+strings.ReplaceAll(n.Event, "_", " "), attrs...)
+	if n.Event == control.NoticeUp || n.Event == control.NoticeDown || n.Event == control.NoticeTry {
+		s.tellStatus()
+	}
+}
+
+// status is the document of the local socket.
+func (s *server) status() StatusDoc {
+	c := s.control.Counters()
+	st := s.backend.Stats()
+	st.Queue, st.Active, st.Dropped = c.Waiting, c.Active, c.Dropped
+	state := control.StateOnline
+	if !c.Connected["data"] {
+		state = control.StateDegraded
+	}
+	return StatusDoc{
+		Device: s.cfg.Device, Version: Version, Uptime: st.UptimeS, MQTT: s.mqttLine(c), State: state,
+		Kernels: kernelSummary(), Drop: s.cfg.Paths.drop(), Models: s.reg.list(), Stats: st,
+	}
+}
+
+// mqttLine says where requests come in, and whether that works now.
+func (s *server) mqttLine(c control.Counters) string {
+	s.mu.Lock()
+	at := s.mqtt
+	s.mu.Unlock()
+	switch {
+	case at == "":
+		return "waiting for broker"
+	case c.Connected["data"]:
+		return at
+	default:
+		return at + " (not connected)"
+	}
+}
+
+// tellStatus puts a line about the appliance where systemctl status shows it.
+func (s *server) tellStatus() {
+	if s.control == nil {
+		return
+	}
+	var ready, others []string
+	for _, d := range s.reg.list() {
+		if d.State == stateReady {
+			ready = append(ready, d.Name)
+		} else {
+			others = append(others, d.Name+" "+d.State)
+		}
+	}
+	line := "no models: drop a .vqf file into " + s.cfg.Paths.drop()
+	if len(ready)+len(others) > 0 {
+		line = fmt.Sprintf("%d ready", len(ready))
+		if len(ready) > 0 {
+			line += ": " + strings.Join(ready, ", ")
+		}
+		if len(others) > 0 {
+			line += "; " + strings.Join(others, ", ")
+		}
+	}
+	if !s.control.Counters().Connected["data"] {
+		line += "; waiting for broker"
+	}
+	s.notify.status(line)
+}
+
+// startBroker starts the embedded broker, trying again while it cannot. It
+// returns nil when ctx ends first.
+func (s *server) startBroker(ctx context.Context) *broker.Broker {
+	opt := broker.Options{
+		Listen: s.cfg.MQTT.Embedded.Listen, Dir: s.cfg.Paths.broker(), UsersFile: s.cfg.MQTT.Embedded.UsersFile, Device: s.cfg.Device,
+		Log: func(level, text string) { s.log.Warn("embedded broker", "level", level, "text", text) },
+	}
+	for told := false; ; told = true {
+		b, err := broker.Start(opt)
+		if err == nil {
+			s.setMQTT(b.URL())
+			s.log.Info("embedded broker listens", "url", b.URL())
+			return b
+		}
+		if !told {
+			s.log.Error("no embedded broker yet: set mqtt.embedded.listen to a free address, or mqtt.url to another broker; trying again",
+				"key", "mqtt.embedded.listen", "every", brokerRetry, "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(brokerRetry):
+		}
+	}
+}
+
+func (s *server) setMQTT(url string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mqtt = url
+}
+
+// differences names the sections in which two configurations differ.
+func differences(a, b Config) []string {
+	var list []string
+	va, vb := reflect.ValueOf(a), reflect.ValueOf(b)
+	for i := range va.NumField() {
+		if !reflect.DeepEqual(va.Field(i).Interface(), vb.Field(i).Interface()) {
+			list = append(list, va.Type().Field(i).Tag.Get("toml"))
+		}
+	}
+	return list
+}

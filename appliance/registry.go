@@ -1,0 +1,378 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package appliance
+
+import (
+	"context"
+	"reflect"
+	"slices"
+	"sync"
+
+	"windhover/control"
+	"windhover/engine"
+	"windhover/engine/tokenizer"
+)
+
+// States of a model document (docs/PROTOCOL.md, "Models").
+const (
+	stateWaiting   = "waiting"
+	stateVerifying = "verifying"
+	stateLoading   = "loading"
+	stateProbing   = "probing"
+	stateReady     = "ready"
+	stateFailed    = "failed"
+	stateStalled   = "stalled"
+)
+
+// servable is a loaded model. *engine.Model is one; tests have a fake.
+type servable interface {
+	Info() engine.Info
+	Meta() *engine.Meta
+	Tokenizer() *tokenizer.Tokenizer
+	Template() *tokenizer.Template
+	Steps() uint64
+	Generate(ctx context.Context, req engine.Request, on func(engine.Event) error) (*engine.Result, error)
+	Close() error
+}
+
+// serving is one loaded version of a model, shared by the requests that run on it.
+// The registry's mutex guards refs and retired.
+type serving struct {
+	servable
+	Name    string
+	Key     string // entry in the store
+	Version string
+	Digest  string
+	refs    int
+	retired bool
+	idle    chan struct{} // closed when retired and unused
+}
+
+func newServing(name string, s servable, in installed) *serving {
+	return &serving{servable: s, Name: name, Key: in.Key, Version: in.Version, Digest: in.SHA256, idle: make(chan struct{})}
+}
+
+func (s *serving) ref() control.ModelRef {
+	return control.ModelRef{Name: s.Name, Version: s.Version, SHA256: s.Digest}
+}
+
+// modelEntry is what the registry knows of one model name.
+type modelEntry struct {
+	doc control.Model
+	cur *serving // nil while nothing serves under this name
+	// swap is open while one version is unloaded to make room for the next:
+	// requests wait for it to close. nil otherwise.
+	swap chan struct{}
+}
+
+// registry knows the models, which version of each serves, and which model is
+// the default. A request holds the version it started with until it is done; a
+// new version takes the requests that start after the swap.
+type registry struct {
+	changed func(control.Model) // told of every change, outside the lock; a removed model has State ""
+
+	mu     sync.Mutex // guards the fields that follow
+	models map[string]*modelEntry
+	order  []string // names that serve; the last one is the default
+	wanted []string // the order of the last run, for names that are still to come
+}
+
+func newRegistry(changed func(control.Model)) *registry {
+	return &registry{changed: changed, models: map[string]*modelEntry{}}
+}
+
+// acquire returns the version of the model that serves now; name "" is the default.
+// The caller must call release once. Where a version is being exchanged it waits.
+func (r *registry) acquire(ctx context.Context, name string) (s *serving, release func(), err error) {
+	for {
+		s, swap, err := r.find(name, true)
+		if err != nil {
+			return nil, nil, err
+		}
+		if s != nil {
+			return s, sync.OnceFunc(func() { r.release(s) }), nil
+		}
+		select {
+		case <-swap:
+		case <-ctx.Done():
+			return nil, nil, ctx.Err()
+		}
+	}
+}
+
+// find looks a model up. Without an error exactly one of s and swap is set.
+func (r *registry) find(name string, take bool) (s *serving, swap chan struct{}, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if name == "" {
+		if len(r.order) == 0 {
+			return nil, nil, r.noneReady()
+		}
+		name = r.order[len(r.order)-1]
+	}
+	e, ok := r.models[name]
+	switch {
+	case !ok:
+		return nil, nil, control.Errorf(control.UnknownModel, "no model %q is installed: drop %s.vqf, or leave the model out to use the default", name, name)
+	case e.cur != nil:
+		if take {
+			e.cur.refs++
+		}
+		return e.cur, nil, nil
+	case e.swap != nil:
+		return nil, e.swap, nil
+	case e.doc.Error != nil:
+		return nil, nil, control.Errorf(control.UnknownModel, "model %q is not served: %s: %s", name, e.doc.Error.Code.Name, e.doc.Error.Message)
+	default:
+		return nil, nil, control.Errorf(control.ModelNotReady, "model %q is %s", name, e.doc.State)
+	}
+}
+
+// resolve names what a request for name would run on now.
+func (r *registry) resolve(name string) (control.ModelRef, error) {
+	s, swap, err := r.find(name, false)
+	if err != nil || swap != nil {
+		return control.ModelRef{Name: name}, err
+	}
+	return s.ref(), nil
+}
+
+// suspend takes the serving version of a model away to make room for the next
+// one; requests wait until activate, withdraw or resume. It returns nil if
+// nothing serves.
+func (r *registry) suspend(name string) *serving {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e, ok := r.models[name]
+	if !ok || e.cur == nil {
+		return nil
+	}
+	old := e.cur
+	e.cur, e.swap = nil, make(chan struct{})
+	r.retire(old)
+	return old
+}
+
+// resume ends a suspension without the new version: s serves instead, or,
+// when it is nil, nothing.
+func (r *registry) resume(name string, s *serving) {
+	r.mu.Lock()
+	e := r.entry(name)
+	e.cur = s
+	e.endSwap()
+	if s == nil {
+		e.doc.State = stateFailed
+		r.order = slices.DeleteFunc(r.order, func(n string) bool { return n == name })
+	}
+	docs := r.docs()
+	r.mu.Unlock()
+	r.tell(docs)
+}
+
+func (e *modelEntry) endSwap() {
+	if e.swap != nil {
+		close(e.swap)
+		e.swap = nil
+	}
+}
+
+// weightBytes is what the weights of all serving versions take.
+func (r *registry) weightBytes() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var n int64
+	for _, e := range r.models {
+		if e.cur != nil {
+			n += e.cur.Info().Need.Weights
+		}
+	}
+	return n
+}
+
+// noneReady is the error of a request to an appliance without a default model.
+func (r *registry) noneReady() error {
+	for name, e := range r.models {
+		switch e.doc.State {
+		case stateWaiting, stateVerifying, stateLoading, stateProbing:
+			return control.Errorf(control.ModelNotReady, "no model is ready yet: %s is %s", name, e.doc.State)
+		}
+	}
+	return control.Errorf(control.UnknownModel, "no model is installed: drop a .vqf file")
+}
+
+func (r *registry) release(s *serving) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s.refs--
+	if s.retired && s.refs == 0 {
+		close(s.idle)
+	}
+}
+
+// activate makes s the version that serves under name, and name the default
+// unless the model served before. It returns the version replaced, or nil.
+func (r *registry) activate(name string, s *serving, doc control.Model) *serving {
+	r.mu.Lock()
+	e := r.entry(name)
+	old := e.cur
+	e.cur, e.doc = s, doc
+	e.endSwap()
+	if !slices.Contains(r.order, name) {
+		r.order = append(r.order, name)
+		r.reorder(name)
+	}
+	docs := r.docs()
+	r.retire(old)
+	r.mu.Unlock()
+	r.tell(docs)
+	return old
+}
+
+// prefer tells the default order of the last run.
+func (r *registry) prefer(order []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.wanted = slices.Clone(order)
+}
+
+// reorder gives name, which has just been added, the place it had in the last
+// run. A name that had none is new, and the default.
+func (r *registry) reorder(name string) {
+	rank := slices.Index(r.wanted, name)
+	if rank < 0 {
+		return
+	}
+	r.order = r.order[:len(r.order)-1]
+	at := 0
+	for i, n := range r.order {
+		if other := slices.Index(r.wanted, n); other >= 0 && other < rank {
+			at = i + 1
+		}
+	}
+	r.order = slices.Insert(r.order, at, name)
+}
+
+// all returns the versions that serve and marks them as retired.
+func (r *registry) all() []*serving {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var list []*serving
+	for _, e := range r.models {
+		if e.cur != nil {
+			list = append(list, e.cur)
+			r.retire(e.cur)
+			e.cur = nil
+		}
+	}
+	return list
+}
+
+// withdraw stops serving name. The previous default becomes the default again.
+func (r *registry) withdraw(name string) *serving {
+	r.mu.Lock()
+	e, ok := r.models[name]
+	if !ok {
+		r.mu.Unlock()
+		return nil
+	}
+	old := e.cur
+	e.endSwap()
+	delete(r.models, name)
+	r.order = slices.DeleteFunc(r.order, func(n string) bool { return n == name })
+	docs := append(r.docs(), control.Model{V: 1, Name: name})
+	r.retire(old)
+	r.mu.Unlock()
+	r.tell(docs)
+	return old
+}
+
+// retire marks a version as replaced; idle closes when its last request is done.
+func (r *registry) retire(s *serving) {
+	if s == nil || s.retired {
+		return
+	}
+	s.retired = true
+	if s.refs == 0 {
+		close(s.idle)
+	}
+}
+
+// makeDefault puts name last in the default order.
+func (r *registry) makeDefault(name string) error {
+	r.mu.Lock()
+	e, ok := r.models[name]
+	if !ok || e.cur == nil {
+		r.mu.Unlock()
+		return control.Errorf(control.UnknownModel, "no model %q serves", name)
+	}
+	r.order = append(slices.DeleteFunc(r.order, func(n string) bool { return n == name }), name)
+	docs := r.docs()
+	r.mu.Unlock()
+	r.tell(docs)
+	return nil
+}
+
+// update changes the document of a model, which is made if there is none.
+func (r *registry) update(name string, change func(*control.Model)) {
+	r.mu.Lock()
+	e := r.entry(name)
+	before := e.doc
+	change(&e.doc)
+	doc := r.doc(name)
+	same := reflect.DeepEqual(before, e.doc)
+	r.mu.Unlock()
+	if !same {
+		r.tell([]control.Model{doc})
+	}
+}
+
+// list returns the documents of all models, by name.
+func (r *registry) list() []control.Model {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.docs()
+}
+
+// defaults is the default order, for keeping it over a restart.
+func (r *registry) defaults() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.order)
+}
+
+func (r *registry) entry(name string) *modelEntry {
+	e, ok := r.models[name]
+	if !ok {
+		e = &modelEntry{doc: control.Model{V: 1, Name: name}}
+		r.models[name] = e
+	}
+	return e
+}
+
+func (r *registry) doc(name string) control.Model {
+	d := r.models[name].doc
+	d.Default = len(r.order) > 0 && r.order[len(r.order)-1] == name
+	return d
+}
+
+func (r *registry) docs() []control.Model {
+	names := make([]string, 0, len(r.models))
+	for n := range r.models {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	docs := make([]control.Model, len(names))
+	for i, n := range names {
+		docs[i] = r.doc(n)
+	}
+	return docs
+}
+
+func (r *registry) tell(docs []control.Model) {
+	if r.changed == nil {
+		return
+	}
+	for _, d := range docs {
+		r.changed(d)
+	}
+}

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package appliance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"windhover/control"
+	"windhover/kernels"
+)
+
+// ServeOptions are what the command line adds to the configuration.
+type ServeOptions struct {
+	Log    *slog.Logger
+	Self   []string               // how to run this program again, for jobs
+	Reload <-chan os.Signal       // asks for the configuration to be read again
+	Load   func() (Config, error) // reads it
+}
+
+const (
+	// drainOnStop is how long requests in work may go on after SIGTERM.
+	drainOnStop = 10 * time.Second
+	// brokerRetry is the pause between two tries to start the embedded broker.
+	brokerRetry = 5 * time.Second
+	// stuckAfter is how long a part may stand still before the watchdog is starved.
+	stuckAfter = 20 * time.Second
+)
+
+// server is the running appliance: what Serve starts, in the order of its fields.
+type server struct {
+	cfg      Config
+	opt      ServeOptions
+	log      *slog.Logger
+	notify   *notifier
+	reg      *registry
+	backend  *backend
+	deployer *deployer
+	control  *control.Server
+
+	mu   sync.Mutex // guards what follows
+	mqtt string     // URL of the broker in use, "" while there is none
+}
+
+// Serve runs the appliance until ctx ends, then drains. Start order: state
+// directory, installed models' book, control (without a broker yet),
+// local socket and HTTP, drop directory, broker connections. READY is said
+// when all but the broker works: a box without network serves what is dropped on it.
+func Serve(ctx context.Context, cfg Config, opt ServeOptions) error {
+	s := &server{cfg: cfg, opt: opt, log: opt.Log}
+	var err error
+	if s.notify, err = newNotifier(); err != nil {
+		return err
+	}
+	if err := makeState(cfg.Paths); err != nil {
+		return err
+	}
+	socket, err := listenSocket(cfg.Paths.Socket)
+	if err != nil {
+		return err
+	}
+	topo, err := kernels.DetectTopology()
+	if err != nil {
+		return errors.Join(err, socket.Close())
+	}
+	if err := s.build(topo); err != nil {
+		return errors.Join(err, socket.Close())
+	}
+	s.log.Info("windhover starts", "version", Version, "device", cfg.Device, "state", cfg.Paths.State, "board", board(),
+		"big", fmt.Sprint(topo.Big), "little", fmt.Sprint(topo.Little), "topology", topo.Source, "kernels", kernelSummary())
+	return s.run(ctx, socket)
+}
+
+// build makes the parts that run without a broker.
+func (s *server) build(topo kernels.Topology) error {
+	s.reg = newRegistry(s.modelsChanged)
+	s.backend = &backend{
+		cfg: s.cfg, reg: s.reg, topo: topo, log: s.log, metrics: newMetrics(s.reg),
+		self: s.opt.Self, started: time.Now(), wake: make(chan struct{}, 1),
+	}
+	b, err := openBook(filepath.Join(s.cfg.Paths.state(), "installed.json"))
+	if err != nil {
+		s.log.Warn("the record of installed models cannot be read: every model is verified again", "error", err)
+	}
+	s.control, err = control.New(control.Config{
+		Device: s.cfg.Device, StateDir: s.cfg.Paths.state(), Policy: s.policy(), Notify: s.notice,
+	}, s.backend)
+	if err != nil {
+		return err
+	}
+	s.deployer = &deployer{
+		drop: s.cfg.Paths.drop(), store: store{s.cfg.Paths.store()}, check: s.cfg.VQF.Check, reg: s.reg, book: b,
+		load: newLoader(s.cfg, s.reg).load, probe: probeModel, event: s.control.Event,
+		log: s.log, now: time.Now, seen: map[string]*sighting{},
+	}
+	s.deployer.recall()
+	return nil
+}
+
+// run starts what runs, says READY, waits for the end, and stops in reverse.
+func (s *server) run(ctx context.Context, socket net.Listener) error {
+	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var wg sync.WaitGroup
+	api := &api{b: s.backend, status: s.status, jobs: s.control.Jobs}
+	wg.Go(func() { serveHTTP(inner, socket, api.local(), s.log) })
+	if s.cfg.HTTP.Listen != "" {
+		l, err := net.Listen("tcp", s.cfg.HTTP.Listen)
+		if err != nil {
+			// Health and metrics are worth less than serving.
+			s.log.Error("no HTTP: set http.listen to a free address, or to \"\"", "key", "http.listen", "error", err)
+		} else {
+			wg.Go(func() { serveHTTP(inner, l, withToken(s.cfg.HTTP.TokenFile, api.public()), s.log) })
+		}
+	}
+	watchCtx, stopWatch := context.WithCancel(inner)
+	watching := make(chan struct{})
+	go func() {
+		defer close(watching)
+		watchDrop(watchCtx, s.deployer.drop, s.log, s.backend.wake, s.deployer.scan)
+	}()
+	wg.Go(func() { s.connect(inner) })
+	wg.Go(func() { s.notify.watch(inner, s.alive) })
+	s.control.SetState(control.StateOnline, "")
+	s.notify.ready()
+	s.tellStatus()
+
+	s.wait(ctx)
+
+	s.log.Info("windhover stops: draining")
+	s.notify.stopping()
+	s.notify.extend(drainOnStop + 20*time.Second)
+	stopWatch()
+	drain, cancelDrain := context.WithTimeout(context.Background(), drainOnStop)
+	defer cancelDrain()
+	err := s.control.Shutdown(drain)
+	<-watching
+	s.deployer.close()
+	cancel()
+	wg.Wait()
+	s.log.Info("windhover stopped")
+	return err
+}
+
+// wait returns when ctx ends; until then it reads the configuration again when asked.
+func (s *server) wait(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.opt.Reload:
+			s.notify.reloading()
+			s.reload()
+			s.notify.ready()
+		}
+	}
+}
+
+// reload reads the configuration and the drop directory again. What a running
+// daemon cannot change is named.
+func (s *server) reload() {
+	cfg, err := s.opt.Load()
+	if err != nil {
+		s.log.Error("configuration not reloaded", "error", err)
+		return
+	}
+	if changed := differences(s.cfg, cfg); len(changed) > 0 {
+		s.log.Warn("configuration read; these sections need a restart", "sections", changed)
+	} else {
+		s.log.Info("configuration read: nothing changed")
+	}
+	s.backend.wakeDrop()
+	s.control.Event(control.Occurrence{Event: "config_reloaded"})
+}
+
+// alive reports whether every part that should move has moved of late.
+func (s *server) alive() bool {
+	return time.Since(s.control.LastMove()) < stuckAfter && s.backend.pulse.moving(time.Now())
+}
+
+func (s *server) modelsChanged(control.Model) {
+	if s.control != nil {
+		s.control.ModelsChanged()
+	}
+	s.tellStatus()
+}
+
+func (s *server) policy() control.Policy {
+	p := control.Policy{EnforcesACL: s.cfg.MQTT.BrokerEnforcesACL, Anonymous: s.cfg.Anonymous.Allow}
+	for _, r := range s.cfg.Policy {
+		p.Rules = append(p.Rules, control.Rule{Client: r.Client, Allow: r.Allow})
+	}
+	if s.cfg.MQTT.URL == "" && s.cfg.MQTT.Embedded.UsersFile == "" {
+		// Loopback without users: whoever is on the machine may convert.
+		p.Anonymous = append(append([]string{}, p.Anonymous...), "convert", "verify")
+	}
+	return p
+}
+
+// connect gives control its broker: the configured one, or the embedded one once
+// its port is free.
+func (s *server) connect(ctx context.Context) {
+	m := s.cfg.MQTT
+	ep := control.Endpoint{URL: m.URL, Username: m.Username, PasswordFile: m.PasswordFile, CAFile: m.CAFile,
+		CertFile: m.CertFile, KeyFile: m.KeyFile, AllowPlaintext: m.AllowPlaintext}
+	if m.URL == "" {
+		b := s.startBroker(ctx)
+		if b == nil {
+			return
+		}
+		defer func() {
+			<-ctx.Done()
+			b.Close()
+		}()
+		user, password := b.Credentials()
+		ep = control.Endpoint{URL: b.URL(), Username: user, Password: password, AllowPlaintext: true}
+	} else {
+		s.setMQTT(m.URL)
+	}
+	data := ep
+	if m.URL != "" && m.DataURL != "" {
+		data.URL = m.DataURL
+	}
+	if err := s.control.Connect(ep, data); err != nil {
+		s.log.Error("no MQTT", "error", err)
+	}
+}

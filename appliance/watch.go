@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package appliance
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+const (
+	// rescan is how often the drop directory is read whatever the events say:
+	// they get lost on overflow and do not exist on network file systems.
+	rescan = 60 * time.Second
+	// recheck is how often a file that has not arrived whole is looked at. A
+	// writer that closes its file gives no event we could ask for.
+	recheck = 300 * time.Millisecond
+)
+
+// watchDrop calls scan at start and whenever something may have changed in the
+// drop directory, until ctx ends. Events only wake it: what is there decides.
+// scan reports whether some file is still arriving.
+func watchDrop(ctx context.Context, drop string, log *slog.Logger, wake <-chan struct{}, scan func(context.Context) (arriving bool)) {
+	w, err := fsnotify.NewWatcher()
+	events := make(chan struct{}, 1)
+	if err != nil {
+		log.Warn("no file events: the drop directory is read once a minute", "error", err)
+	} else {
+		var wg sync.WaitGroup
+		wg.Go(func() { collapse(w, events, log) })
+		defer func() {
+			_ = w.Close() // nothing is written through it
+			wg.Wait()
+		}()
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	var watched os.FileInfo
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-wake:
+		case <-events:
+		case <-timer.C:
+		}
+		if w != nil {
+			watched = rewatch(w, drop, watched, log)
+		}
+		next := rescan
+		if scan(ctx) {
+			next = recheck
+		}
+		timer.Reset(next)
+	}
+}
+
+// collapse turns any number of events into one pending wake-up, until w is
+// closed. It must always read: the watcher holds its lock while it hands an event
+// over, and adding a watch needs that lock.
+func collapse(w *fsnotify.Watcher, events chan<- struct{}, log *slog.Logger) {
+	for {
+		select {
+		case _, ok := <-w.Events:
+			if !ok {
+				return
+			}
+		case err, ok := <-w.Errors:
+			if !ok {
+				return
+			}
+			log.Warn("file events were lost: reading the drop directory", "error", err)
+		}
+		select {
+		case events <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// rewatch watches the drop directory and the directories in it. A directory
+// that was replaced is another one, and its watch is gone.
+func rewatch(w *fsnotify.Watcher, drop string, watched os.FileInfo, log *slog.Logger) os.FileInfo {
+	fi, err := os.Stat(drop)
+	if err != nil {
+		log.Warn("the drop directory is gone", "path", drop, "error", err)
+		return nil
+	}
+	if watched == nil || !os.SameFile(fi, watched) {
+		_ = w.Remove(drop) // it may not be watched
+		if err := w.Add(drop); err != nil {
+			log.Warn("no file events: the drop directory is read once a minute", "path", drop, "error", err)
+			return nil
+		}
+	}
+	entries, err := os.ReadDir(drop)
+	if err != nil {
+		return fi
+	}
+	for _, e := range entries {
+		if e.IsDir() && !temporary(e.Name()) {
+			_ = w.Add(drop + string(os.PathSeparator) + e.Name()) // the rescan covers what cannot be watched
+		}
+	}
+	return fi
+}
