@@ -53,13 +53,15 @@ func readConfig(dir string) (*config, error) {
 	if b == nil {
 		return nil, faulty("%s is missing: a Hugging Face directory has one (for GGUF give the .gguf file itself)", c.path)
 	}
+	return c, c.parse(b)
+}
+
+func (c *config) parse(b []byte) (err error) {
 	if err := json.Unmarshal(b, &c.top); err != nil {
-		return nil, faulty("%s: %v", c.path, err)
+		return faulty("%s: %v", c.path, err)
 	}
-	if c.text, err = c.object("text_config"); err != nil {
-		return nil, err
-	}
-	return c, nil
+	c.text, err = c.object("text_config")
+	return err
 }
 
 // object returns the members of a nested object, nil when there is none.
