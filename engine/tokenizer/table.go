@@ -77,9 +77,9 @@ type mergeSlot struct {
 	id   int32
 }
 
-func (m *mergeTable) init(expect int) {
+func (m *mergeTable) init() {
 	m.mul = rand.Uint64() | 1
-	m.resize(bits.Len(uint(max(64, expect+expect/2))))
+	m.resize(10)
 }
 
 func (m *mergeTable) resize(log int) {

@@ -168,7 +168,7 @@ func (t *Tokenizer) readMerges(raw []byte) error {
 	s := scanner{buf: raw}
 	var word []byte // first part, then both
 	rank := uint32(0)
-	t.merges.init(len(raw) / 16)
+	t.merges.init()
 	add := func(n int) error {
 		a, okA := t.index.find(t, word[:n])
 		b, okB := t.index.find(t, word[n:])
