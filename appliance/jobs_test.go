@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package appliance
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"windhover/control"
+)
+
+// TestMain lets this test binary play the child process of a job.
+func TestMain(m *testing.M) {
+	if how := os.Getenv("WINDHOVER_TEST_CHILD"); how != "" {
+		os.Exit(playChild(how, os.Args[1:]))
+	}
+	os.Exit(m.Run())
+}
+
+// playChild does what `windhover convert` and `windhover verify` do as far as a
+// job can see.
+func playChild(how string, args []string) int {
+	progress := os.NewFile(3, "progress")
+	switch how {
+	case "good":
+		if at := slices.Index(args, "-o"); at > 0 {
+			if err := os.WriteFile(args[at+1], []byte("converted from "+args[1]), 0o640); err != nil {
+				return 1
+			}
+		}
+		for i := range 3 {
+			if _, err := fmt.Fprintf(progress, "%d 2\n", i); err != nil {
+				return 1
+			}
+		}
+		doc, err := json.Marshal(map[string]any{"args": args})
+		if err != nil {
+			return 1
+		}
+		fmt.Println(string(doc))
+		return 0
+	case "refuses":
+		fmt.Println(`{"error":{"code":"failed","message":"tensor blk.0.attn_q.weight: type IQ4_NL is not supported"}}`)
+		return 1
+	case "mute":
+		fmt.Fprintln(os.Stderr, "something broke")
+		return 1
+	case "killed":
+		if err := syscall.Kill(os.Getpid(), syscall.SIGKILL); err != nil {
+			return 1
+		}
+	}
+	// "endless": until somebody ends it; writing tells that it has started.
+	fmt.Fprintln(progress, "1 100")
+	_, _ = io.Copy(io.Discard, os.Stdin) // ends at once: standard input is empty
+	select {}
+}
+
+func jobBackend(t *testing.T, how string) *backend {
+	t.Helper()
+	p := Paths{State: t.TempDir()}
+	if err := makeState(p); err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("WINDHOVER_TEST_CHILD", how)
+	return &backend{cfg: Config{Paths: p}, log: slog.New(slog.DiscardHandler), self: []string{self}, wake: make(chan struct{}, 1), reg: newRegistry(nil)}
+}
+
+func TestConvertJob(t *testing.T) {
+	b := jobBackend(t, "good")
+	write(t, filepath.Join(b.cfg.Paths.imports(), "m.gguf"), "source")
+	var seen []control.JobProgress
+	out, err := b.RunJob(context.Background(), control.Job{ID: "j1", Client: "you", Type: "convert",
+		Params: []byte(`{"source":"m.gguf","mode":"q4","q8_layout":"4x4","max_seq":512,"delete_source":true}`)},
+		func(p control.JobProgress) { seen = append(seen, p) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(filepath.Join(b.cfg.Paths.drop(), "m.vqf")); err != nil || !strings.HasPrefix(string(got), "converted") {
+		t.Errorf("in drop: %q, %v", got, err)
+	}
+	if len(seen) != 3 || seen[2] != (control.JobProgress{Phase: "converting", Done: 2, Total: 2}) {
+		t.Errorf("progress: %v", seen)
+	}
+	raw, ok := out.(json.RawMessage)
+	if !ok || !strings.Contains(string(raw), `"--mode","q4","--q8-layout","4x4","--max-seq","512","--progress-fd","3"`) {
+		t.Errorf("result: %s", raw)
+	}
+	if exists(filepath.Join(b.cfg.Paths.imports(), "m.gguf")) {
+		t.Error("delete_source leaves the source")
+	}
+	if len(b.wake) != 1 {
+		t.Error("the drop directory is not looked at")
+	}
+}
+
+func TestJobFailures(t *testing.T) {
+	tests := []struct{ child, typ, params, code, says string }{
+		{"good", "convert", `{"source":"none.gguf"}`, "bad_request", "not in import/"},
+		{"good", "convert", `{"source":"../drop/x.vqf"}`, "bad_request", "name of a file"},
+		{"good", "convert", `{"source":"link.gguf"}`, "bad_request", "neither a file"},
+		{"good", "convert", `{"source":".hidden"}`, "bad_request", "name of a file"},
+		{"good", "convert", `{"source":"m.gguf","out":"../x"}`, "bad_request", "model name"},
+		{"good", "convert", `{"source":7}`, "bad_request", "convert"},
+		{"good", "verify", `{"source":"m.gguf","model":"x"}`, "bad_request", "not both"},
+		{"good", "verify", `{"model":"x"}`, "unknown_model", "no model"},
+		{"good", "frobnicate", `{}`, "unsupported", "frobnicate"},
+		{"refuses", "convert", `{"source":"m.gguf"}`, "format_invalid", "IQ4_NL"},
+		{"mute", "verify", `{"source":"m.gguf"}`, "internal", "something broke"},
+		{"killed", "convert", `{"source":"m.gguf"}`, "internal", "killed"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.child+" "+tt.typ+" "+tt.params, func(t *testing.T) {
+			b := jobBackend(t, tt.child)
+			write(t, filepath.Join(b.cfg.Paths.imports(), "m.gguf"), "source")
+			write(t, filepath.Join(b.cfg.Paths.State, "outside.gguf"), "secret")
+			if err := os.Symlink("../outside.gguf", filepath.Join(b.cfg.Paths.imports(), "link.gguf")); err != nil {
+				t.Fatal(err)
+			}
+			_, err := b.RunJob(context.Background(), control.Job{ID: "j", Client: "c", Type: tt.typ, Params: []byte(tt.params)}, func(control.JobProgress) {})
+			var e *control.Error
+			if !errors.As(err, &e) || e.Code.Name != tt.code || !strings.Contains(e.Message, tt.says) {
+				t.Errorf("got %v, want %s that says %q", err, tt.code, tt.says)
+			}
+			if left, _ := filepath.Glob(filepath.Join(b.cfg.Paths.drop(), ".*")); len(left) != 0 {
+				t.Errorf("left in drop: %v", left)
+			}
+		})
+	}
+}
+
+func TestJobCancel(t *testing.T) {
+	b := jobBackend(t, "endless")
+	write(t, filepath.Join(b.cfg.Paths.imports(), "m.gguf"), "source")
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		_, err := b.RunJob(ctx, control.Job{ID: "j", Type: "convert", Params: []byte(`{"source":"m.gguf"}`)}, func(control.JobProgress) { cancel() })
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if !errors.Is(err, control.Canceled) {
+			t.Errorf("got %v, want canceled", err)
+		}
+	case <-time.After(waitFor):
+		t.Fatal("a cancelled job does not end")
+	}
+}
