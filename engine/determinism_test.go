@@ -61,7 +61,7 @@ func TestChunksAndThreadsGiveTheSameBits(t *testing.T) {
 	path := testmodel.Write(t, noisy())
 	tokens := noise(100)
 	for _, family := range []string{"q8", "q4"} {
-		for _, act := range []string{"int8", "f32"} {
+		for _, act := range activations() {
 			t.Run(family+"/"+act, func(t *testing.T) {
 				opt := Options{Family: family, Activations: act, Threads: 1}
 				want := logitsOf(t, load(t, path, opt), tokens, 1) // single steps, one thread

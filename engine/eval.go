@@ -24,8 +24,8 @@ func (m *Model) Logits(ctx context.Context, tokens []int32, chunk int, each func
 
 // evalError says in the context's words that it ended.
 func evalError(ctx context.Context, err error) error {
-	if errors.Is(err, errStopped) {
-		return fmt.Errorf("engine: stopped: %w", ctx.Err())
+	if cause := ctx.Err(); errors.Is(err, errStopped) && cause != nil {
+		return fmt.Errorf("engine: stopped: %w", cause)
 	}
 	return err
 }

@@ -39,13 +39,21 @@ func goldenCases() []goldenCase {
 		{"qwen3-tiny", "q8_0", vqf.ModeQ8}, {"qwen3-tiny", "q4_0", vqf.ModeQ4},
 		{"llama-tiny", "vqf_q8", vqf.ModeQ8},
 	}
-	if shared() != "" {
+	if shared() != "" && !raceEnabled {
 		cases = append(cases, goldenCase{"llama-tiny", "vqf_q4", vqf.ModeQ4})
 		for _, model := range []string{"qwen3-tiny-sharded", "qwen3-tiny-untied", "qwen3vl-tiny"} {
 			cases = append(cases, goldenCase{model, "q8_0", vqf.ModeQ8}, goldenCase{model, "q4_0", vqf.ModeQ4})
 		}
 	}
 	return cases
+}
+
+// activations are the paths to compare.
+func activations() []string {
+	if raceEnabled {
+		return []string{"int8"}
+	}
+	return []string{"int8", "f32"}
 }
 
 // goldenDir prefers the large set: it has what testdata has and more.
@@ -216,7 +224,7 @@ func sqr(x float64) float64 { return x * x }
 
 func TestGreedyMatchesGolden(t *testing.T) {
 	for _, c := range goldenCases() {
-		for _, act := range []string{"int8", "f32"} {
+		for _, act := range activations() {
 			t.Run(c.String()+"/"+act, func(t *testing.T) {
 				g, _, m := c.open(t, vqf.Layout8x8, Options{Activations: act})
 				limit := clearMargin
@@ -258,7 +266,7 @@ func TestLongMatchesGolden(t *testing.T) {
 		if c.variant != "q8_0" && c.variant != "vqf_q8" {
 			continue
 		}
-		for _, act := range []string{"int8", "f32"} {
+		for _, act := range activations() {
 			t.Run(c.String()+"/"+act, func(t *testing.T) {
 				g, _, m := c.open(t, vqf.Layout8x8, Options{Activations: act, Chunk: 128})
 				dir := goldenDir(c.model)
@@ -297,7 +305,7 @@ func TestHiddenStatesMatchGolden(t *testing.T) {
 		if c.variant != "q8_0" && c.variant != "vqf_q8" {
 			continue
 		}
-		for _, act := range []string{"int8", "f32"} {
+		for _, act := range activations() {
 			t.Run(c.String()+"/"+act, func(t *testing.T) {
 				g, _, m := c.open(t, vqf.Layout8x8, Options{Activations: act})
 				dir := goldenDir(c.model)

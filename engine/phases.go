@@ -86,6 +86,9 @@ func (s *state) multiplyGated(in operand, gate, up product) {
 func (s *state) chooseRows(rows, cols int) {
 	share := rows / (4 * s.pool.Size())
 	short := unitOps / (s.tokens * cols)
+	if s.float {
+		short /= 16 // about what it is slower by
+	}
 	s.unit = max(min(share, short)/unitRows, 1) * unitRows
 }
 
