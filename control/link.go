@@ -19,7 +19,7 @@ import (
 
 const (
 	subscribeTimeout = 10 * time.Second
-	ackTimeout       = 30 * time.Second // without an acknowledgement the connection is stuck
+	ackTimeout       = 30 * time.Second // see link.ackWithin
 	disconnectMS     = 500
 	beatEvery        = 5 * time.Second
 	steadyAfter      = 10 * time.Second // a connection this old resets the pause between tries
@@ -41,6 +41,7 @@ type link struct {
 	handle    func(mqtt.Message)        // runs in the MQTT callback: must not block
 	onUp      func()                    // subscribed; the outbox is served after it returns
 	onDown    func(err error)           // a connection that was up is gone
+	ackWithin time.Duration             // without an acknowledgement for so long the connection is stuck; 0: ackTimeout
 	onTry     func(err error)           // a try to connect went wrong
 	ups       atomic.Uint64             // connections made
 	beat      atomic.Pointer[time.Time] // when the supervisor last moved
@@ -179,7 +180,7 @@ func (c *conn) reason() error {
 }
 
 var (
-	errStuck        = errors.New("control: the broker acknowledged nothing for 30 s")
+	errStuck        = errors.New("control: the broker does not acknowledge")
 	errShutdown     = errors.New("control: shutting down")
 	errNotConnected = errors.New("control: not connected")
 )
@@ -346,12 +347,16 @@ func (l *link) publish(c *conn, gen uint64) {
 
 // collect waits for acknowledgements, which come in the order of the publishes.
 func (l *link) collect(c *conn, gen uint64) {
+	limit := l.ackWithin
+	if limit <= 0 {
+		limit = ackTimeout
+	}
 	for {
 		select {
 		case <-c.lost:
 			return
 		case f := <-c.acks:
-			timer := time.NewTimer(ackTimeout)
+			timer := time.NewTimer(limit)
 			select {
 			case <-c.lost:
 			case <-timer.C:

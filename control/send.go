@@ -12,8 +12,10 @@ import (
 	"time"
 )
 
-// gapFor is how long a missing seq may still come by itself.
-const gapFor = 500 * time.Millisecond
+const (
+	gapFor     = 500 * time.Millisecond // how long a missing seq may still come by itself
+	offlineFor = 2 * time.Second        // how long a device that said offline may come back
+)
 
 // Answer is the end of a request that was carried out.
 type Answer struct {
@@ -34,9 +36,6 @@ func (c *Client) Send(ctx context.Context, r *Request, on func(*Reply) error) (*
 	payload, err := q.Encode()
 	if err != nil {
 		return nil, fmt.Errorf("control: request: %w", err)
-	}
-	if st := c.Status(); st.State == StateOffline {
-		return nil, ErrOffline
 	}
 	s := &sending{
 		c: c, id: q.ID, fetchID: newID(), on: on, stash: map[int]*Reply{},
@@ -73,7 +72,8 @@ type sending struct {
 // it asks for what is missing; after all of it, it gives up.
 func (s *sending) wait(ctx context.Context) (*Answer, error) {
 	patience := s.c.cfg.AnswerWithin
-	heard := time.Now()
+	began := time.Now()
+	heard := began
 	timer := time.NewTimer(patience / 3)
 	defer timer.Stop()
 	for {
@@ -97,14 +97,18 @@ func (s *sending) wait(ctx context.Context) (*Answer, error) {
 				return a, err
 			}
 		}
-		if s.next == 0 && s.c.Status().State == StateOffline {
+		offline := s.next == 0 && s.c.Status().State == StateOffline
+		if offline && time.Since(began) >= min(offlineFor, patience) {
 			return nil, ErrOffline
 		}
 		if again {
 			s.repair()
 		}
-		// A new fetch is due sooner while replies are missing.
+		// A look is due sooner while the device is away or replies are missing.
 		due := patience / 3
+		if offline {
+			due = min(due, offlineFor/4)
+		}
 		if len(s.stash) > 0 {
 			due = min(due, gapFor)
 		}

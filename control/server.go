@@ -95,7 +95,8 @@ type Server struct {
 	state    string
 	reason   string
 	lastStat []byte
-	ctl, dat *link // nil until Connect
+	echo     *time.Timer // publishes the status once more
+	ctl, dat *link       // nil until Connect
 	closed   bool
 }
 
@@ -142,6 +143,8 @@ func New(cfg Config, b Backend) (*Server, error) {
 		control: newOutbox(cfg.Now), data: newOutbox(cfg.Now),
 		requests: make(chan inbound, inboxSize), commands: make(chan inbound, inboxSize),
 	}
+	s.echo = time.AfterFunc(time.Hour, s.echoStatus)
+	s.echo.Stop()
 	return s, s.open()
 }
 
@@ -369,6 +372,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.state, s.reason = StateOffline, "shutdown"
 	s.mu.Unlock()
 	s.publishStatus(false)
+	s.echo.Stop()
 	s.control.flush(last)
 	s.unlink()
 	if !waitFor(&s.links, 15*time.Second) { // longer than any write timeout

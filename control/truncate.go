@@ -24,10 +24,11 @@ var errPacketTooLarge = errors.New("control: the broker sent an oversized packet
 // Read is called by one goroutine, as the MQTT library does.
 type truncatingConn struct {
 	net.Conn
-	head []byte // rewritten fixed header not yet handed out
-	raw  []byte // bytes of the fixed header read so far
-	left int    // body bytes to hand out
-	skip int    // body bytes to throw away after those
+	head  []byte // rewritten fixed header not yet handed out
+	raw   []byte // bytes of the fixed header read so far
+	left  int    // body bytes to hand out
+	skip  int    // body bytes to throw away after those
+	scrap []byte // for what is thrown away
 }
 
 // Read hands out the stream with long publishes cut.
@@ -59,8 +60,10 @@ func (c *truncatingConn) Read(p []byte) (int, error) {
 
 // discard throws away the rest of a cut packet, as much as is there.
 func (c *truncatingConn) discard() error {
-	var scrap [8 << 10]byte
-	n, err := c.Conn.Read(scrap[:min(len(scrap), c.skip)])
+	if c.scrap == nil {
+		c.scrap = make([]byte, 16<<10)
+	}
+	n, err := c.Conn.Read(c.scrap[:min(len(c.scrap), c.skip)])
 	c.skip -= n
 	return err
 }
@@ -68,9 +71,9 @@ func (c *truncatingConn) discard() error {
 // header reads the fixed header of the next packet: one byte of type and flags and
 // the remaining length in one to four bytes of seven bits.
 func (c *truncatingConn) header() error {
-	var b [1]byte
+	b := make([]byte, 1)
 	for {
-		n, err := c.Conn.Read(b[:])
+		n, err := c.Conn.Read(b)
 		if n == 0 {
 			if err != nil {
 				return err

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package control
+
+import (
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/eclipse/paho.mqtt.golang/packets"
+)
+
+// rawConnect makes an MQTT connection by hand.
+func rawConnect(t *testing.T, url, id string) net.Conn {
+	t.Helper()
+	nc, err := net.Dial("tcp", strings.TrimPrefix(url, "mqtt://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := packets.NewControlPacket(packets.Connect).(*packets.ConnectPacket)
+	c.ProtocolName, c.ProtocolVersion, c.CleanSession, c.ClientIdentifier = "MQTT", 4, true, id
+	send(t, nc, c)
+	if p, err := packets.ReadPacket(nc); err != nil || p.(*packets.ConnackPacket).ReturnCode != 0 {
+		t.Fatalf("CONNECT: %v %v", p, err)
+	}
+	return nc
+}
+
+func send(t *testing.T, nc net.Conn, p packets.ControlPacket) {
+	t.Helper()
+	if err := p.Write(nc); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// stuckReader subscribes and never reads again.
+func stuckReader(t *testing.T, url, filter string) (stop func()) {
+	t.Helper()
+	nc := rawConnect(t, url, "stuck")
+	if err := nc.(*net.TCPConn).SetReadBuffer(4096); err != nil {
+		t.Fatal(err)
+	}
+	s := packets.NewControlPacket(packets.Subscribe).(*packets.SubscribePacket)
+	s.MessageID, s.Topics, s.Qoss = 1, []string{filter}, []byte{1}
+	send(t, nc, s)
+	if _, err := packets.ReadPacket(nc); err != nil {
+		t.Fatal(err)
+	}
+	return func() { nc.Close() }
+}
+
+// deafBroker accepts connections and subscriptions and answers nothing else.
+func deafBroker(t *testing.T) (url string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			nc, err := l.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() {
+				defer nc.Close()
+				for {
+					p, err := packets.ReadPacket(nc)
+					if err != nil {
+						return
+					}
+					switch p := p.(type) {
+					case *packets.ConnectPacket:
+						err = packets.NewControlPacket(packets.Connack).Write(nc)
+					case *packets.SubscribePacket:
+						ack := packets.NewControlPacket(packets.Suback).(*packets.SubackPacket)
+						ack.MessageID, ack.ReturnCodes = p.MessageID, p.Qoss
+						err = ack.Write(nc)
+					case *packets.PingreqPacket:
+						err = packets.NewControlPacket(packets.Pingresp).Write(nc)
+					}
+					if err != nil {
+						return
+					}
+				}
+			})
+		}
+	})
+	t.Cleanup(func() { l.Close(); wg.Wait() })
+	return "mqtt://" + l.Addr().String()
+}
+
+// fakeMessage is a message as the callback gets it.
+type fakeMessage struct {
+	topic    string
+	payload  []byte
+	retained bool
+}
+
+func (m fakeMessage) Duplicate() bool   { return false }
+func (m fakeMessage) Qos() byte         { return 1 }
+func (m fakeMessage) Retained() bool    { return m.retained }
+func (m fakeMessage) Topic() string     { return m.topic }
+func (m fakeMessage) MessageID() uint16 { return 1 }
+func (m fakeMessage) Payload() []byte   { return m.payload }
+func (m fakeMessage) Ack()              {}
+
+// TestCallbackNeverBlocks floods the callback while the dispatcher is held up.
+func TestCallbackNeverBlocks(t *testing.T) {
+	gate := make(chan struct{})
+	var once sync.Once
+	open := func() { once.Do(func() { close(gate) }) }
+	defer open()
+	g := newRig(t, &fake{resolve: func(string) (ModelRef, error) {
+		<-gate
+		return ModelRef{Name: "tiny"}, nil
+	}}, nil)
+	on := g.receiver(g.requests, false)
+	began := time.Now()
+	for range inboxSize + 20 {
+		on(fakeMessage{topic: g.topics.Request("me", OpGenerate), payload: []byte(`{"id":"r","prompt":"x"}`)})
+	}
+	if d := time.Since(began); d > 5*time.Second {
+		t.Errorf("the callback took %v", d)
+	}
+	g.await("busy answers", func() bool { return len(g.replies("me", "r")) >= 18 })
+	if e := g.replies("me", "r")[0].Err; e == nil || e.Code != QueueFull || e.RetryAfter <= 0 {
+		t.Errorf("busy answer %+v", e)
+	}
+	if n := g.Counters().Dropped; n < 18 {
+		t.Errorf("%d dropped", n)
+	}
+	open()
+	g.await("the others to be answered", func() bool {
+		rs := g.replies("me", "r")
+		return rs[len(rs)-1].Type == TypeDone
+	})
+}
