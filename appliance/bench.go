@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package appliance
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"windhover/kernels"
+)
+
+// BenchOptions say what to measure. The zero value measures the machine, and
+// token rates on made-up weights of a small shape.
+type BenchOptions struct {
+	Model   string // VQF file; "": weights of Shape are made
+	Shape   string // see BenchShapes; "": the smallest
+	Mode    string // q8, q4 or dual, of made-up weights; "": q8
+	Dir     string // where made-up weights are written; "": the temporary directory
+	Threads []int  // numbers of threads to measure with; nil: 1, 2, 4 … up to the big cores
+	Tokens  int    // tokens decoded a measurement; 0: what takes some two seconds
+	Prompt  int    // tokens of the prefill; 0: 512, 128 when Quick
+	Context []int  // tokens before the decoding starts; nil: 0
+	Quick   bool   // shorter measurements
+	Mixed   bool   // the table of layouts instead of all else
+}
+
+// BenchReport is what was measured. Rates are decimal: GB is 10^9 bytes, GOPS
+// are 10^9 multiplications and additions a second.
+type BenchReport struct {
+	CPU     string         `json:"cpu"`
+	Kernels []KernelSpeed  `json:"kernels"`
+	Read    []ReadSpeed    `json:"read_gb_s"`
+	Model   *BenchModel    `json:"model,omitempty"`
+	Decode  []DecodeSpeed  `json:"decode"`
+	Prefill []PrefillSpeed `json:"prefill"`
+	Mixed   []MixedSpeed   `json:"mixed,omitempty"`
+	RSSMB   float64        `json:"rss_mb"`      // resident with the model loaded, mapped weights included
+	AnonMB  float64        `json:"rss_anon_mb"` // of it, what is not the mapped file
+}
+
+// Bench measures and hands each finding to line as a line of text as soon as it
+// is there. The machine should have nothing else to do.
+func Bench(ctx context.Context, opt BenchOptions, line func(string)) (*BenchReport, error) {
+	b := &bench{opt: opt, report: &BenchReport{CPU: cpuName(), Kernels: []KernelSpeed{}, Read: []ReadSpeed{}, Decode: []DecodeSpeed{}, Prefill: []PrefillSpeed{}},
+		say: func(format string, a ...any) { line(fmt.Sprintf(format, a...)) }}
+	if err := b.chooseThreads(); err != nil {
+		return nil, err
+	}
+	b.say("cpu      %s, threads %s", b.report.CPU, joinInts(b.opt.Threads))
+	steps := []func(context.Context) error{b.read, b.kernels, b.model}
+	if opt.Mixed {
+		steps = []func(context.Context) error{b.mixed}
+	}
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return b.report, nil
+}
+
+// bench is one run.
+type bench struct {
+	opt    BenchOptions
+	cpus   []int // the workers' CPUs, the first n for n threads
+	report *BenchReport
+	say    func(format string, a ...any)
+}
+
+// chooseThreads settles which CPUs are used and with how many threads.
+func (b *bench) chooseThreads() error {
+	topo, err := kernels.DetectTopology()
+	if err != nil {
+		return err
+	}
+	b.cpus = cpuOrder(topo)
+	if len(b.opt.Threads) == 0 {
+		for n := 1; n < len(topo.Big); n *= 2 {
+			b.opt.Threads = append(b.opt.Threads, n)
+		}
+		b.opt.Threads = append(b.opt.Threads, max(len(topo.Big), 1))
+	}
+	for _, n := range b.opt.Threads {
+		if n < 1 || n > len(b.cpus) {
+			return fmt.Errorf("bench: %d threads: this process may use 1 to %d CPUs", n, len(b.cpus))
+		}
+	}
+	return nil
+}
+
+// cpuOrder is every CPU of the process in the order in which workers get one: the
+// big cores, the others, and last the second threads of cores.
+func cpuOrder(t kernels.Topology) []int {
+	var order []int
+	for _, list := range [][]int{t.Big, t.Little, t.All} {
+		for _, cpu := range list {
+			if !slices.Contains(order, cpu) {
+				order = append(order, cpu)
+			}
+		}
+	}
+	return order
+}
+
+// withPool runs f with the workers of n threads, which stay on their CPUs.
+func (b *bench) withPool(n int, f func(*kernels.Pool) error) error {
+	pool, err := kernels.NewPool(b.cpus[:n], true)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	if pool.Size() != n {
+		return fmt.Errorf("bench: %d threads: the CPU quota of this process allows %d", n, pool.Size())
+	}
+	if err := pool.Attach(); err != nil {
+		return err
+	}
+	defer pool.Detach()
+	return f(pool)
+}
+
+// cpuName is what the kernel calls the processor, else the board.
+func cpuName() string {
+	data, err := os.ReadFile("/proc/cpuinfo")
+	if err == nil {
+		sc := bufio.NewScanner(bytes.NewReader(data))
+		for sc.Scan() {
+			if key, value, ok := strings.Cut(sc.Text(), ":"); ok && strings.TrimSpace(key) == "model name" {
+				return strings.TrimSpace(value)
+			}
+		}
+	}
+	return board()
+}
+
+func joinInts(list []int) string {
+	words := make([]string, len(list))
+	for i, n := range list {
+		words[i] = fmt.Sprint(n)
+	}
+	return strings.Join(words, ", ")
+}
+
+// tempDir makes a directory for made-up weights; remove it afterwards.
+func (b *bench) tempDir() (string, error) {
+	dir, err := os.MkdirTemp(b.opt.Dir, "windhover-bench-*")
+	if err != nil {
+		return "", fmt.Errorf("bench: %w: set TMPDIR to a directory with room", err)
+	}
+	return filepath.Abs(dir)
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package appliance
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"windhover/kernels"
+	"windhover/vqf"
+)
+
+// benchShape is the geometry of a published model.
+type benchShape struct {
+	name string
+	arch vqf.Arch
+}
+
+var benchShapes = []benchShape{
+	{"smollm2-135m", vqf.Arch{Dim: 576, NLayers: 30, NHeads: 9, NKVHeads: 3, HeadDim: 64, FFNDim: 1536, VocabSize: 49152, RopeTheta: 100000, NormEps: 1e-5}},
+	{"qwen3-0.6b", qwen3(1024, 28, 16, 8, 3072, 1e6)},
+	{"qwen3-1.7b", qwen3(2048, 28, 16, 8, 6144, 1e6)},
+	{"qwen3-vl-2b", qwen3(2048, 28, 16, 8, 6144, 5e6)}, // its text part
+	{"qwen3-8b", qwen3(4096, 36, 32, 8, 12288, 1e6)},
+	{"qwen3-30b-a3b", experts(qwen3(2048, 48, 32, 4, 768, 1e6), 128, 8)},
+}
+
+func qwen3(dim, layers, heads, kv, ffn uint32, theta float32) vqf.Arch {
+	return vqf.Arch{Dim: dim, NLayers: layers, NHeads: heads, NKVHeads: kv, HeadDim: 128, FFNDim: ffn, VocabSize: 151936,
+		RopeTheta: theta, NormEps: 1e-6, HasQNorm: 1}
+}
+
+// experts makes a mixture of n experts, of which k compute for a token.
+func experts(a vqf.Arch, n, k uint32) vqf.Arch {
+	a.NExperts, a.MoEFFN, a.TopK, a.FFNDim = n, a.FFNDim, k, n*a.FFNDim
+	return a
+}
+
+// BenchShapes are the names that BenchOptions.Shape may have.
+func BenchShapes() []string {
+	names := make([]string, len(benchShapes))
+	for i, s := range benchShapes {
+		names[i] = s.name
+	}
+	return names
+}
+
+func (b *bench) shape() string {
+	if b.opt.Shape == "" {
+		return benchShapes[0].name
+	}
+	return b.opt.Shape
+}
+
+// makeModel writes seeded weights of the shape, every byte of them, and returns
+// the path.
+func (b *bench) makeModel(ctx context.Context, dir string) (string, error) {
+	i := slices.IndexFunc(benchShapes, func(s benchShape) bool { return s.name == b.shape() })
+	if i < 0 {
+		return "", fmt.Errorf("bench: no shape %q: use %s", b.opt.Shape, strings.Join(BenchShapes(), ", "))
+	}
+	arch := benchShapes[i].arch
+	if arch.MoE() {
+		return "", fmt.Errorf("bench: shape %s is a mixture of experts, which this build cannot run yet", b.shape())
+	}
+	arch.MaxSeqLen, arch.BosID, arch.EosID = 8192, vqf.NoToken, vqf.NoToken
+	mode := vqf.Mode(b.opt.Mode)
+	switch mode {
+	case "":
+		mode = vqf.ModeQ8
+	case vqf.ModeQ8, vqf.ModeQ4, vqf.ModeDual:
+	default:
+		return "", fmt.Errorf("bench: no mode %q for made-up weights: use q8, q4 or dual", b.opt.Mode)
+	}
+	want := vqf.Layout8x8
+	if strings.HasPrefix(os.Getenv("VLLM_Q8_8X8"), "0") {
+		want = vqf.Layout4x4
+	}
+	spec := vqf.Spec{Arch: arch, Mode: mode}
+	spec.Q8, spec.Q4 = vqf.DefaultLayouts(arch, mode, want)
+	plan, err := vqf.NewPlan(spec)
+	if err != nil {
+		return "", err
+	}
+	if free, ok := freeSpace(dir); ok && free < plan.Size() {
+		return "", fmt.Errorf("bench: %s in %s takes %d MB and %s has %d MB free: set TMPDIR to a directory with room", b.shape(), mode, plan.Size()/1e6, dir, free/1e6)
+	}
+	path := filepath.Join(dir, b.shape()+".vqf")
+	return path, writeNoise(ctx, path, plan, spec)
+}
+
+// writeNoise writes the file of a plan: norms of 1, random weights.
+func writeNoise(ctx context.Context, path string, plan *vqf.Plan, spec vqf.Spec) error {
+	w, err := vqf.Create(path, plan)
+	if err != nil {
+		return err
+	}
+	defer w.Abort()
+	r := newNoise(1)
+	for _, t := range plan.Tensors {
+		chunk := noiseChunk(t, spec)
+		for left := t.Bytes; left > 0; {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			p := chunk(r)
+			p = p[:min(uint64(len(p)), left)]
+			if _, err := w.Write(p); err != nil {
+				return err
+			}
+			left -= uint64(len(p))
+		}
+	}
+	_, err = w.CommitContext(ctx, nil)
+	return err
+}
+
+// noiseChunk makes what a tensor is filled with, piece by piece. A piece is whole
+// groups of blocks, in the layout that the tensor has.
+func noiseChunk(t vqf.Tensor, spec vqf.Spec) func(*noise) []byte {
+	buf := make([]byte, 1<<20)
+	switch t.Type {
+	case vqf.F32: // norms
+		one := binary.LittleEndian.AppendUint32(nil, 0x3f800000)
+		ones := bytes.Repeat(one, len(buf)/4)
+		return func(*noise) []byte { return ones }
+	case vqf.F16: // the embedding: between 0.5 and 1, of either sign
+		return func(r *noise) []byte {
+			r.fill(buf)
+			for i := 1; i < len(buf); i += 2 {
+				buf[i] = buf[i]&0x83 | 0x38
+			}
+			return buf
+		}
+	}
+	layout := [...]kernels.Layout{vqf.LayoutRow: kernels.Q8Row, vqf.Layout4x4: kernels.Q8x4, vqf.Layout8x8: kernels.Q8x8}[spec.Q8]
+	if t.Type == vqf.Q4_0 {
+		layout = [...]kernels.Layout{vqf.LayoutRow: kernels.Q4Row, vqf.Layout4x4: kernels.Q4x4}[spec.Q4]
+	}
+	cols := int(spec.Arch.Dim)
+	if s, ok := spec.Arch.Shape(t.Name); ok {
+		cols = s.Cols
+	}
+	buf = buf[:len(buf)/layout.GroupBytes()*layout.GroupBytes()]
+	return func(r *noise) []byte {
+		fillBlocks(buf, layout, cols, r)
+		return buf
+	}
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package appliance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+)
+
+// Marks of a finding.
+const (
+	FindingOK   = "ok"
+	FindingWarn = "warn" // works, and could be better
+	FindingFail = "FAIL" // must be repaired
+)
+
+// Finding is one thing that the doctor looked at.
+type Finding struct {
+	Name   string `json:"name"`
+	Status string `json:"status"` // FindingOK, FindingWarn, FindingFail
+	Detail string `json:"detail"`
+	Advice string `json:"advice,omitempty"` // what to do
+}
+
+// DoctorReport is all that was found. OK is false when a finding is a failure.
+type DoctorReport struct {
+	OK       bool      `json:"ok"`
+	Findings []Finding `json:"findings"`
+}
+
+// Doctor looks at the machine, and at the appliance that the configuration
+// describes, running or not. The error is only that ctx ended.
+func Doctor(ctx context.Context, cfg Config) (*DoctorReport, error) {
+	d := &doctor{cfg: cfg, root: os.DirFS("/"), report: &DoctorReport{OK: true}}
+	if doc, err := LocalStatus(ctx, cfg); err == nil {
+		d.running = &doc
+	} else {
+		d.notRunning = err
+	}
+	for _, check := range []func(context.Context){
+		d.appliance, d.cores, d.kernels, d.governor, d.heat, d.memory, d.convertMode, d.state, d.drop, d.storage, d.broker,
+	} {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		check(ctx)
+	}
+	return d.report, nil
+}
+
+// doctor is one visit.
+type doctor struct {
+	cfg        Config
+	root       fs.FS // "/" but in tests
+	running    *StatusDoc
+	notRunning error
+	report     *DoctorReport
+}
+
+func (d *doctor) ok(name, format string, a ...any) {
+	d.add(Finding{Name: name, Status: FindingOK, Detail: fmt.Sprintf(format, a...)})
+}
+
+func (d *doctor) warn(name, advice, format string, a ...any) {
+	d.add(Finding{Name: name, Status: FindingWarn, Detail: fmt.Sprintf(format, a...), Advice: advice})
+}
+
+func (d *doctor) fail(name, advice, format string, a ...any) {
+	d.add(Finding{Name: name, Status: FindingFail, Detail: fmt.Sprintf(format, a...), Advice: advice})
+}
+
+func (d *doctor) add(f Finding) {
+	d.report.Findings = append(d.report.Findings, f)
+	d.report.OK = d.report.OK && f.Status != FindingFail
+}
+
+// appliance says whether it runs, and what it has to say itself.
+func (d *doctor) appliance(context.Context) {
+	const name = "appliance"
+	if d.running == nil {
+		detail := "does not run: nobody answers on " + d.cfg.Paths.Socket
+		if !errors.Is(d.notRunning, ErrUnreachable) {
+			detail = oneLine(d.notRunning)
+		}
+		d.warn(name, "start it: systemctl start windhover, or windhover serve", "%s", detail)
+		return
+	}
+	ready := 0
+	for _, m := range d.running.Models {
+		switch {
+		case m.State == stateReady:
+			ready++
+		case m.Error != nil:
+			d.fail("model "+m.Name, "repair or remove the file in "+d.running.Drop, "%s: %s", m.State, m.Error.Message)
+		}
+	}
+	detail := fmt.Sprintf("version %s, up %d s, %s, %d of %d models ready", d.running.Version, d.running.Uptime, d.running.State, ready, len(d.running.Models))
+	switch {
+	case d.running.Version != Version:
+		d.warn(name, "restart it: systemctl restart windhover", "%s; this program is version %s", detail, Version)
+	case len(d.running.Models) == 0:
+		d.warn(name, "copy a .vqf file into "+d.running.Drop, "%s", detail)
+	default:
+		d.ok(name, "%s", detail)
+	}
+}

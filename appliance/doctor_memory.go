@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package appliance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"windhover/engine"
+)
+
+// memory holds what the models in the drop directory need against what there is.
+func (d *doctor) memory(context.Context) {
+	mem := readMemory(d.root)
+	limit, err := ParseSize(d.cfg.Engine.MemoryLimit)
+	if err != nil {
+		d.fail("memory", "write engine.memory_limit as 4GiB", "%s", oneLine(err))
+		return
+	}
+	detail := fmt.Sprintf("%s in all, %s available", gib(mem.Total), gib(mem.Available))
+	if mem.Limit > 0 {
+		detail += fmt.Sprintf(", control group limit %s, %s of it used", gib(mem.Limit), gib(mem.Used))
+	}
+	if limit > 0 {
+		detail += fmt.Sprintf(", engine.memory_limit %s", gib(limit))
+	}
+	var sum int64
+	models := d.models()
+	var small, large, broken []string
+	for _, path := range models {
+		name := strings.TrimSuffix(filepath.Base(path), ".vqf")
+		need, err := engine.Estimate(path, engine.Options{Context: d.cfg.Engine.Context, Family: d.cfg.Engine.Family, MemoryLimit: d.room()})
+		switch {
+		case errors.Is(err, engine.ErrMemory):
+			large = append(large, fmt.Sprintf("%s needs %s", name, gib(need.Total())))
+		case err != nil:
+			broken = append(broken, oneLine(err))
+		default:
+			sum += need.Total()
+			small = append(small, fmt.Sprintf("%s %s with a context of %d", name, gib(need.Total()), need.Context))
+		}
+	}
+	if len(models) > 0 {
+		detail += fmt.Sprintf("; %d in the drop directory", len(models))
+	}
+	if len(small) > 0 {
+		detail += ": " + strings.Join(small, ", ")
+	}
+	switch {
+	case len(broken) > 0:
+		d.fail("memory", "remove the file, or convert it again", "%s; cannot be loaded: %s", detail, strings.Join(broken, "; "))
+	case len(large) > 0:
+		d.fail("memory", "lower engine.context, convert with --mode q4, or use a smaller model", "%s; does not fit: %s", detail, strings.Join(large, ", "))
+	case sum > d.room() && d.running == nil:
+		d.warn("memory", "remove models that nobody asks: those dropped last may be refused", "%s; together %s", detail, gib(sum))
+	default:
+		d.ok("memory", "%s", detail)
+	}
+}
+
+// room is what models may take.
+func (d *doctor) room() int64 {
+	room := readMemory(d.root).budget()
+	if d.running != nil {
+		room += d.running.Stats.RSSBytes // it is taken by the appliance itself
+	}
+	if limit, err := ParseSize(d.cfg.Engine.MemoryLimit); err == nil && limit > 0 {
+		room = min(room, limit)
+	}
+	return room
+}
+
+// models are the weight files in the drop directory, as far as this user may look.
+func (d *doctor) models() []string {
+	var list []string
+	entries, err := os.ReadDir(d.cfg.Paths.drop())
+	if err != nil {
+		return nil // drop says so
+	}
+	for _, e := range entries {
+		name := e.Name()
+		switch path := filepath.Join(d.cfg.Paths.drop(), name); {
+		case strings.HasPrefix(name, "."):
+		case e.IsDir():
+			for _, weights := range []string{"model.vqf", "weights.vqf", "vllm.vqf"} {
+				if exists(filepath.Join(path, weights)) {
+					list = append(list, filepath.Join(path, weights))
+					break
+				}
+			}
+		case strings.HasSuffix(name, ".vqf"):
+			list = append(list, path)
+		}
+	}
+	return list
+}
+
+// What a parameter takes in memory, embedding and norms averaged in, and what is
+// left for the context and all else.
+const (
+	bytesPerQ8 = 1.1
+	bytesPerQ4 = 0.65
+	besides    = 600 << 20
+	autoQ8     = 1e9 // convert --mode auto: q8 up to here
+)
+
+// convertMode says how large a model this box serves in which mode.
+func (d *doctor) convertMode(context.Context) {
+	const name = "convert mode"
+	room := float64(d.room() - besides)
+	q8, q4 := room/bytesPerQ8, room/bytesPerQ4
+	switch {
+	case q4 < 0.1e9:
+		d.fail(name, "free memory, or raise the limit of the control group", "%s for models is too little for any", gib(d.room()))
+	case q8 >= autoQ8:
+		d.ok(name, "auto fits: q8 for models up to 1 B parameters, q4 above, up to about %.0f B; --mode q8 up to about %.0f B", q4/1e9, q8/1e9)
+	default:
+		d.warn(name, fmt.Sprintf("convert models of more than %.1f B parameters with --mode q4", q8/1e9),
+			"%s for models: q8 up to about %.1f B parameters, q4 up to about %.1f B", gib(d.room()), q8/1e9, q4/1e9)
+	}
+}
+
+func gib(n int64) string {
+	if n < 1<<30 {
+		return fmt.Sprintf("%d MiB", n>>20)
+	}
+	return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+}

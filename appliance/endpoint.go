@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package appliance
+
+import (
+	"errors"
+	"fmt"
+	"net"
+
+	"windhover/control"
+)
+
+// ClientEndpoint is the broker by which a client on this machine reaches the
+// appliance. The configured user is the device itself, so that no credentials
+// are taken over.
+func ClientEndpoint(cfg Config) control.Endpoint {
+	m := cfg.MQTT
+	if m.URL == "" {
+		return control.Endpoint{URL: "mqtt://" + loopback(m.Embedded.Listen)}
+	}
+	url := m.URL
+	if m.DataURL != "" {
+		url = m.DataURL
+	}
+	return control.Endpoint{URL: url, CAFile: m.CAFile, AllowPlaintext: m.AllowPlaintext}
+}
+
+// loopback turns an address to listen on into one to connect to.
+func loopback(listen string) string {
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil {
+		return listen // the configuration was checked: this does not happen
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// BrokerError says what became of a connection or a request: nobody is there
+// (ErrUnreachable), or we are not let in (control.Forbidden). Errors with another
+// meaning stay as they are.
+func BrokerError(err error, url string) error {
+	var coded *control.Error
+	switch {
+	case err == nil || errors.As(err, &coded):
+		return err
+	case control.Denied(err):
+		return control.Errorf(control.Forbidden, "broker %s refuses this user: give --username and --password-file", url)
+	case errors.Is(err, control.ErrOffline):
+		return fmt.Errorf("%w: broker %s answers, but the appliance is offline: start it (systemctl start windhover), or check --device", ErrUnreachable, url)
+	case errors.Is(err, control.ErrNoAnswer):
+		return fmt.Errorf("%w: broker %s answers, but the appliance does not: check --device, and that this user may publish requests", ErrUnreachable, url)
+	}
+	return fmt.Errorf("%w: broker %s: %v: is the appliance running?", ErrUnreachable, url, err)
+}

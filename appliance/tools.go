@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package appliance
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"windhover/control"
+	"windhover/engine"
+	"windhover/vqf"
+)
+
+// OpenModel loads a weight file for a tool on the command line: every layout
+// that this build runs, within the memory that is free. Options that the caller
+// leaves at zero get their defaults.
+func OpenModel(path string, opt engine.Options) (*engine.Model, error) {
+	var err error
+	if opt.VQF, err = openOptions(DefaultConfig().VQF, os.Getenv); err != nil {
+		return nil, err
+	}
+	if opt.MemoryLimit == 0 {
+		opt.MemoryLimit = readMemory(os.DirFS("/")).budget()
+	}
+	opt.Pin = true
+	m, err := engine.Load(path, opt)
+	if err != nil {
+		return nil, notConverted(path, err)
+	}
+	return m, nil
+}
+
+// notConverted says what to do about a model in another format.
+func notConverted(path string, err error) error {
+	if fi, serr := os.Stat(path); serr == nil && fi.IsDir() {
+		for _, name := range []string{"model.vqf", "weights.vqf", "vllm.vqf"} {
+			if exists(filepath.Join(path, name)) {
+				return fmt.Errorf("%s is a directory: name the file in it, %s", path, filepath.Join(path, name))
+			}
+		}
+		if exists(filepath.Join(path, "config.json")) {
+			return fmt.Errorf("%s is a Hugging Face directory: convert it first: windhover convert %s", path, path)
+		}
+		return fmt.Errorf("%s is a directory without a .vqf file", path)
+	}
+	if errors.Is(err, vqf.ErrFormat) && FileMagic(path) == "GGUF" {
+		return fmt.Errorf("%s is a GGUF file: convert it first: windhover convert %s", path, path)
+	}
+	return err
+}
+
+// FileMagic is the first four bytes of a file, "" if there are none to read.
+func FileMagic(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = f.Close() }() // read only
+	var magic [4]byte
+	if _, err := io.ReadFull(f, magic[:]); err != nil {
+		return ""
+	}
+	return string(magic[:])
+}
+
+// CodeOf is the protocol's code for an error of the packages below, the zero Code
+// for one that has none.
+func CodeOf(err error) control.Code { return coded(err, control.Code{}).Code }
