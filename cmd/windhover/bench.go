@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"windhover/appliance"
+)
+
+func newBench() *cobra.Command {
+	var opt appliance.BenchOptions
+	cmd := &cobra.Command{
+		Use:   "bench [MODEL.vqf]",
+		Short: "Measure memory, kernels and token rates",
+		Long: `Measures how fast memory is read, how fast each kernel multiplies (weights from
+memory for one token, from the caches for 64), and how fast a model computes a
+prompt and generates, for each number of threads. Without a model, made-up weights
+of a published shape are written to TMPDIR, every byte of them, and removed
+afterwards. GB are 10^9 bytes. Nothing else should run meanwhile.
+
+Shapes: ` + strings.Join(appliance.BenchShapes(), ", ") + `.`,
+		Example: `  windhover bench
+  windhover bench model.vqf --threads 1,2,4
+  windhover bench --shape qwen3-1.7b --mode q4 --context 0,1024
+  windhover bench --mixed`,
+		Args: args(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, a []string) error {
+			if len(a) == 1 {
+				if opt.Shape != "" || opt.Mode != "" {
+					return usagef(cmd, "--shape and --mode are for made-up weights: leave them out, or the model")
+				}
+				opt.Model = a[0]
+			}
+			line := func(text string) {
+				_, _ = fmt.Fprintln(cmd.OutOrStdout(), text) // a measurement goes on without its reader
+			}
+			if wantJSON(cmd) {
+				line = func(text string) { note(cmd, "%s", text) }
+			}
+			report, err := appliance.Bench(cmd.Context(), opt, line)
+			if err != nil || !wantJSON(cmd) {
+				return err
+			}
+			return printJSON(cmd, report)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&opt.Shape, "shape", "", "shape of made-up weights (default: "+appliance.BenchShapes()[0]+")")
+	f.StringVar(&opt.Mode, "mode", "", "q8, q4 or dual, of made-up weights (default: q8)")
+	f.IntSliceVar(&opt.Threads, "threads", nil, "numbers of threads, comma-separated (default: 1, 2, 4 … all big cores)")
+	f.IntVar(&opt.Tokens, "tokens", 0, "tokens to generate (default: about two seconds of them)")
+	f.IntVar(&opt.Prompt, "prompt", 0, "tokens of the prompt (default: 512)")
+	f.IntSliceVar(&opt.Context, "context", nil, "tokens before the generated ones, comma-separated (default: 0)")
+	f.BoolVar(&opt.Quick, "quick", false, "shorter and less exact")
+	f.BoolVar(&opt.Mixed, "mixed", false, "only compare the 8x8 and the 4x4 layout on the matrices of an 8B model")
+	return cmd
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"windhover/appliance"
+	"windhover/vqf/convert"
+)
+
+func newConvert() *cobra.Command {
+	var opt convert.Options
+	var out string
+	cmd := &cobra.Command{
+		Use:   "convert SRC [-o OUT.vqf]",
+		Short: "Convert a Hugging Face directory or a GGUF file to VQF",
+		Long: `Converts a model to VQF, the format that windhover serves: weights quantised and
+laid out for the kernels, tokenizer and chat template inside. SRC is a GGUF file,
+or a Hugging Face directory with config.json, *.safetensors and tokenizer files.
+Architectures: qwen3, llama, and the text part of qwen3vl.
+
+The result appears under its name only when it is complete, has been read back
+and has reached the disk. The same source and options give the same bytes on
+every machine.
+
+Modes: auto is q8 up to 1.0e9 parameters and q4 above. q4 takes 4.5 bits a
+weight, q8 8.5; dual holds both and needs the room of both. q4i and g256 are
+there for other engines that read VQF.`,
+		Example: `  windhover convert SmolLM2-135M-Instruct.Q4_1.gguf
+  windhover convert ~/models/Qwen3-0.6B -o qwen3-0.6b.vqf
+  windhover convert model.gguf --mode q4 --max-seq 4096 -o small.vqf`,
+		Args: args(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, a []string) error {
+			opt.Converter = "windhover " + appliance.Version
+			update, end := progress(cmd, "converting")
+			defer end()
+			// The file is written, read back and read again: three times its size.
+			report, err := convert.Run(cmd.Context(), a[0], out, opt, func(done, total int64) { update(done/3, total/3) })
+			if err != nil {
+				return err
+			}
+			end()
+			if wantJSON(cmd) {
+				return printJSON(cmd, report)
+			}
+			_, err = fmt.Fprint(cmd.OutOrStdout(), report)
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.StringVarP(&out, "out", "o", "", "file to write (default: SRC with .vqf, or model.vqf in a directory)")
+	f.StringVar(&opt.Mode, "mode", "auto", "auto, q4, q8, dual, q4i or g256")
+	f.StringVar(&opt.Q8Layout, "q8-layout", "", "8x8, 4x4 or row (default: 8x8; 4x4 when VLLM_Q8_8X8=0)")
+	f.StringVar(&opt.Header, "header", "auto", "fields of the header: auto, 41 or 45")
+	f.BoolVar(&opt.Bare, "bare", false, "leave tokenizer and metadata out; a serving engine then needs them beside the file")
+	f.IntVar(&opt.MaxSeq, "max-seq", 0, "context in the header, tokens (default: the model's, at most 8192)")
+	f.IntVar(&opt.Threads, "threads", 0, "threads (default: all)")
+	f.IntVar(&opt.Chunk, "chunk", 0, "rows converted at once (default: what fits the caches)")
+	f.StringVar(&opt.Name, "name", "", "name in the metadata (default: what the source says)")
+	addProgressFlag(cmd)
+	return cmd
+}

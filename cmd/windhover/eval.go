@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"windhover/appliance"
+	"windhover/engine"
+)
+
+type evalFlags struct {
+	tokens, textFile, logits string
+	greedy, window           int
+	nll                      bool
+	images                   []string
+}
+
+func newEval() *cobra.Command {
+	var flags evalFlags
+	var opt engine.Options
+	cmd := &cobra.Command{
+		Use:   "eval MODEL.vqf",
+		Short: "Compute logits, greedy continuations and likelihoods",
+		Long: `Computes on token ids, or on the ids of a text, without a chat template. Choose
+one or more of --logits, --greedy and --nll.
+
+--activations f32 is the reference path: weights dequantised, activations not
+quantised, plain float32. It is slow, and for comparing.`,
+		Example: `  windhover eval model.vqf --tokens 1,2,3 --greedy 16
+  windhover eval model.vqf --text-file text.txt --nll --window 512
+  windhover eval model.vqf --tokens 1,2,3 --logits logits.f32 --activations f32`,
+		Args: args(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, a []string) error {
+			if err := flags.check(cmd); err != nil {
+				return err
+			}
+			opt.NoTokenizer = flags.textFile == ""
+			m, err := appliance.OpenModel(a[0], opt)
+			if err != nil {
+				return err
+			}
+			err = flags.evaluate(cmd, m)
+			return errors.Join(err, m.Close())
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&flags.tokens, "tokens", "", "token ids, comma-separated")
+	f.StringVar(&flags.textFile, "text-file", "", "file with the text to tokenise; - is standard input")
+	f.StringVar(&flags.logits, "logits", "", "write the logits to this file: float32, little-endian, [tokens][vocabulary]")
+	f.IntVar(&flags.greedy, "greedy", 0, "continue by this many tokens, the likeliest each time, and print their ids")
+	f.BoolVar(&flags.nll, "nll", false, "print the mean negative log-likelihood of a token, in nats")
+	f.IntVar(&flags.window, "window", 512, "tokens computed from an empty cache at a time, for --nll; the first of each is not scored")
+	f.StringVar(&opt.Activations, "activations", "int8", "int8, or f32 for the reference path")
+	f.StringVar(&opt.Family, "family", "", "copy of a dual file that computes: q4 or q8 (default: q4)")
+	f.IntVar(&opt.Threads, "threads", 0, "threads (default: one for each big core)")
+	f.IntVar(&opt.Chunk, "chunk", 0, "tokens computed at once; changes no bit of the result (default: 256)")
+	f.StringArrayVar(&flags.images, "image", nil, "picture for a run of image tokens (repeatable)")
+	return cmd
+}
+
+func (f *evalFlags) check(cmd *cobra.Command) error {
+	switch {
+	case len(f.images) > 0:
+		return noPictures()
+	case (f.tokens == "") == (f.textFile == ""):
+		return usagef(cmd, "give --tokens or --text-file, one of them")
+	case f.logits == "" && f.greedy == 0 && !f.nll:
+		return usagef(cmd, "say what to compute: --logits, --greedy or --nll")
+	case f.greedy < 0:
+		return usagef(cmd, "--greedy %d: give the number of tokens", f.greedy)
+	}
+	return nil
+}
+
+// ids are the tokens to compute on.
+func (f *evalFlags) ids(cmd *cobra.Command, m *engine.Model) ([]int32, error) {
+	if f.textFile == "" {
+		return parseIDs(cmd, f.tokens)
+	}
+	text, err := readText(cmd, f.textFile)
+	if err != nil {
+		return nil, err
+	}
+	return m.Tokenizer().Encode(text, true), nil
+}
+
+const maxText = 256 << 20
+
+// readText reads a file, or standard input for "-".
+func readText(cmd *cobra.Command, path string) (string, error) {
+	if path == "-" {
+		return readAll(cmd, maxText)
+	}
+	fi, err := os.Stat(path)
+	if err != nil {
+		return "", err
+	}
+	if fi.Size() > maxText {
+		return "", fmt.Errorf("%s: %d bytes, at most %d are read", path, fi.Size(), maxText)
+	}
+	data, err := os.ReadFile(path)
+	return string(data), err
+}

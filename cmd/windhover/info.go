@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"windhover/appliance"
+)
+
+func newInfo() *cobra.Command {
+	var sums bool
+	cmd := &cobra.Command{
+		Use:   "info FILE",
+		Short: "Show what is in a VQF, GGUF or safetensors file",
+		Long: `Shows size, version, flags, architecture and every tensor of a VQF file, and what
+the groups of tensors weigh; for GGUF also the metadata and how many tensors there
+are of each type; a Hugging Face directory or a .safetensors file likewise. Reads
+the header only. A VQF file that would be refused still shows its header, and the
+exit code is 1.`,
+		Example: `  windhover info model.vqf
+  windhover info --json model.vqf | jq .flag_names
+  windhover info --sums model.gguf`,
+		Args: args(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, a []string) error {
+			doc, err := inspect(a[0])
+			if err != nil {
+				return err
+			}
+			if sums {
+				if err := doc.addSums(); err != nil {
+					return err
+				}
+			}
+			if wantJSON(cmd) {
+				doc.Error = newJSONError(doc.refused)
+				err = printJSON(cmd, doc)
+			} else {
+				err = doc.print(cmd.OutOrStdout())
+			}
+			if err == nil && doc.refused != nil {
+				err = shownError{doc.refused}
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&sums, "sums", false, "add a SHA-256 per tensor; reads the whole file")
+	return cmd
+}
+
+// inspect looks at what path is.
+func inspect(path string) (*infoDoc, error) {
+	fi, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	magic := appliance.FileMagic(path)
+	switch {
+	case fi.IsDir():
+		return inspectDir(path)
+	case filepath.Ext(path) == ".safetensors":
+		return inspectSafetensors(path)
+	case magic == "GGUF":
+		return inspectGGUF(path)
+	}
+	// Also what no VQF file is: the refusal says why.
+	return inspectVQF(path)
+}
+
+// addSums hashes every tensor. A tensor that lies outside of its file has no sum.
+func (d *infoDoc) addSums() error {
+	open := map[string]*os.File{}
+	defer func() {
+		for _, f := range open {
+			_ = f.Close() // read only
+		}
+	}()
+	for i := range d.Tensors {
+		t := &d.Tensors[i]
+		path := d.path
+		if t.File != "" {
+			path = filepath.Join(d.path, t.File)
+		}
+		if open[path] == nil {
+			f, err := os.Open(path)
+			if err != nil {
+				return err
+			}
+			open[path] = f
+		}
+		h := sha256.New()
+		n, err := io.Copy(h, io.NewSectionReader(open[path], int64(t.Offset), int64(t.Bytes)))
+		if err == nil && n != int64(t.Bytes) {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil && d.refused == nil {
+			return fmt.Errorf("%s: tensor %q: %w", path, t.Name, err)
+		}
+		if err == nil {
+			t.SHA256 = hex.EncodeToString(h.Sum(nil))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+)
+
+// addProgressFlag adds the hidden flag by which the appliance hears how far a
+// child is.
+func addProgressFlag(cmd *cobra.Command) {
+	cmd.Flags().Int("progress-fd", 0, `write lines "DONE TOTAL" to this descriptor`)
+	_ = cmd.Flags().MarkHidden("progress-fd") // fails only for a flag that is not there
+}
+
+// progress shows how far long work is: a bar on a terminal, else a plain line at
+// most every five seconds; with --progress-fd, lines for the parent process.
+// update takes bytes done and total; end takes the bar away.
+func progress(cmd *cobra.Command, what string) (update func(done, total int64), end func()) {
+	if fd, err := cmd.Flags().GetInt("progress-fd"); err == nil && fd > 2 {
+		f := os.NewFile(uintptr(fd), "progress")
+		return machineProgress(f, time.Now), func() { _ = f.Close() } // the parent sees the end of the process too
+	}
+	w := cmd.ErrOrStderr()
+	if !isTerminal(w) {
+		return plainProgress(w, what, time.Now), func() {}
+	}
+	var bar *progressbar.ProgressBar
+	update = func(done, total int64) {
+		if bar == nil {
+			bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(w), progressbar.OptionSetDescription(what),
+				progressbar.OptionShowBytes(true), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish(),
+				progressbar.OptionSetWidth(30), progressbar.OptionSetPredictTime(true))
+		}
+		_ = bar.Set64(done) // a bar that cannot be drawn is no reason to stop
+	}
+	return update, func() {
+		if bar != nil {
+			_ = bar.Clear() // likewise
+		}
+	}
+}
+
+func plainProgress(w io.Writer, what string, now func() time.Time) func(done, total int64) {
+	start := now()
+	last := start
+	return func(done, total int64) {
+		t := now()
+		if total <= 0 || done <= 0 || t.Sub(last) < 5*time.Second {
+			return
+		}
+		last = t
+		rate := float64(done) / t.Sub(start).Seconds()
+		left := time.Duration(float64(total-done) / rate * float64(time.Second)).Round(time.Second)
+		_, _ = fmt.Fprintf(w, "%s: %d %%, %.0f MB/s, %s left\n", what, done*100/total, rate/1e6, left) // only a remark
+	}
+}
+
+// machineProgress writes a line at most every 100 ms, and the last one.
+func machineProgress(w io.Writer, now func() time.Time) func(done, total int64) {
+	var last time.Time
+	return func(done, total int64) {
+		if t := now(); done == total || t.Sub(last) >= 100*time.Millisecond {
+			last = t
+			_, _ = fmt.Fprintf(w, "%d %d\n", done, total) // a parent that is gone does not listen
+		}
+	}
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"math/rand/v2"
+
+	"github.com/spf13/cobra"
+
+	"windhover/appliance"
+	"windhover/engine"
+)
+
+func newRun() *cobra.Command {
+	var flags sampling
+	var opt engine.Options
+	var images []string
+	cmd := &cobra.Command{
+		Use:   "run MODEL.vqf [PROMPT]",
+		Short: "Chat with a model on this machine",
+		Long: `Loads a model and answers PROMPT, or chats when there is none: a line is a
+question, /clear forgets the conversation, Ctrl-C stops an answer, Ctrl-D ends.
+PROMPT "-" reads it from standard input. The answer streams to standard output,
+speed goes to standard error.
+
+With --json each answer is one JSON object a line.`,
+		Example: `  windhover run model.vqf
+  windhover run model.vqf 'Why is the sky blue?'
+  windhover run model.vqf --raw --temperature 0 --max-tokens 8 'The capital of France is'
+  git diff | windhover run model.vqf --system 'Summarise in one line.' -`,
+		Args: args(cobra.RangeArgs(1, 2)),
+		RunE: func(cmd *cobra.Command, a []string) error {
+			if len(images) > 0 {
+				return noPictures()
+			}
+			if cmd.Flags().Changed("max-tokens") && flags.maxTokens < 1 {
+				return usagef(cmd, "--max-tokens %d: give at least 1", flags.maxTokens)
+			}
+			m, err := appliance.OpenModel(a[0], opt)
+			if err != nil {
+				return err
+			}
+			err = chatWith(cmd, m, &flags, a[1:])
+			return errors.Join(err, m.Close())
+		},
+	}
+	flags.add(cmd, "most tokens of an answer (default: 1024, less where the context is full)")
+	f := cmd.Flags()
+	f.IntVar(&opt.Threads, "threads", 0, "threads (default: one for each big core)")
+	f.IntVar(&opt.Context, "context", 0, "tokens of a conversation (default: what the file names and the memory allows)")
+	f.StringVar(&opt.Family, "family", "", "copy of a dual file that computes: q4 or q8 (default: q4)")
+	f.StringArrayVar(&images, "image", nil, "picture to ask about (repeatable)")
+	return cmd
+}
+
+// chatWith answers the one prompt there is, or chats.
+func chatWith(cmd *cobra.Command, m *engine.Model, flags *sampling, prompts []string) error {
+	c := &conversation{
+		m: m, think: flags.think, raw: flags.raw, system: flags.system, request: flags.local(cmd, m, rand.Uint64()),
+		screen: newScreen(cmd),
+	}
+	if !flags.raw && m.Template() == nil {
+		reason := "has no chat template"
+		if e := m.Info().TemplateErr; e != "" {
+			reason = "has a chat template that cannot be used: " + e
+		}
+		return errors.New("the model " + reason + ": --raw continues a text without one")
+	}
+	if len(prompts) == 0 {
+		return c.interact(cmd)
+	}
+	text := prompts[0]
+	if text == "-" {
+		var err error
+		if text, err = readAll(cmd, maxText); err != nil {
+			return err
+		}
+	}
+	res, err := c.ask(cmd.Context(), text)
+	if err == nil && res.Finish == engine.FinishCancel {
+		err = errSilent // the closing line says so
+	}
+	return err
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"windhover/appliance"
+	"windhover/engine"
+	"windhover/engine/tokenizer"
+)
+
+// defaultAnswer is the most tokens of an answer where no flag says otherwise.
+const defaultAnswer = 1024
+
+// conversation is a chat with a loaded model. What it has in common with the last
+// question is not computed again: the engine sees to that.
+type conversation struct {
+	m       *engine.Model
+	request engine.Request // all but the tokens
+	think   bool
+	raw     bool // each question is a text of its own, to be continued
+	system  string
+	history []tokenizer.Message
+	screen  *screen
+}
+
+// ask answers one question and remembers both.
+func (c *conversation) ask(ctx context.Context, text string) (*engine.Result, error) {
+	question := tokenizer.Message{Role: "user", Content: tokenizer.Content{Text: text}}
+	req, err := c.fit(question)
+	if err != nil {
+		return nil, err
+	}
+	c.screen.begin()
+	res, err := c.m.Generate(ctx, req, c.screen.event)
+	if err != nil {
+		c.screen.abort()
+		return nil, err
+	}
+	if !c.raw {
+		answer := tokenizer.Message{Role: "assistant", Content: tokenizer.Content{Text: res.Text}}
+		if res.Thinking != "" {
+			answer.ReasoningContent = &res.Thinking
+		}
+		c.history = append(c.history, question, answer)
+	}
+	return res, c.screen.finish(res, c.request.Sampling.Seed)
+}
+
+// fit makes the request. Where the conversation has outgrown the context, its
+// oldest turns are dropped, and that is said.
+func (c *conversation) fit(question tokenizer.Message) (engine.Request, error) {
+	req, size := c.request, c.m.Info().Context
+	for dropped := 0; ; dropped++ {
+		var err error
+		if req.Tokens, err = c.tokens(question); err != nil {
+			return req, err
+		}
+		room := size - len(req.Tokens)
+		if want := c.request.MaxTokens; want == 0 {
+			req.MaxTokens = max(min(defaultAnswer, room), 1)
+		}
+		if room >= req.MaxTokens || len(c.history) < 2 {
+			if dropped > 0 {
+				c.screen.note("the conversation no longer fits %d tokens: its %d oldest turns are dropped", size, dropped)
+			}
+			return req, nil // the engine refuses, with the counts, what still does not fit
+		}
+		c.history = c.history[2:]
+	}
+}
+
+func (c *conversation) tokens(question tokenizer.Message) ([]int32, error) {
+	if c.raw {
+		return appliance.PlainTokens(c.m.Tokenizer(), c.m.Meta(), question.Content.Text), nil
+	}
+	var messages []tokenizer.Message
+	if c.system != "" {
+		messages = append(messages, tokenizer.Message{Role: "system", Content: tokenizer.Content{Text: c.system}})
+	}
+	messages = append(append(messages, c.history...), question)
+	return appliance.ChatTokens(c.m.Tokenizer(), c.m.Template(),
+		tokenizer.Chat{Messages: messages, AddGenerationPrompt: true, EnableThinking: &c.think})
+}
+
+// interact chats line by line until the input ends. Ctrl-C stops an answer, not
+// the conversation, so that it is not the command's context that counts here.
+func (c *conversation) interact(cmd *cobra.Command) error {
+	c.screen.welcome(c.m.Info())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	lines := readLines(cmd.InOrStdin())
+	for {
+		c.screen.prompt()
+		select {
+		case s := <-signals:
+			if s == syscall.SIGTERM {
+				return errSilent
+			}
+			c.screen.note("\nCtrl-D ends")
+		case l := <-lines:
+			if err := c.answer(signals, strings.TrimSpace(l.text)); err != nil {
+				return err
+			}
+			if errors.Is(l.err, io.EOF) {
+				c.screen.newline()
+				return nil
+			}
+			if l.err != nil {
+				return l.err
+			}
+		}
+	}
+}
+
+// answer carries out one line. A question that does not fit the context does not
+// end the conversation.
+func (c *conversation) answer(signals <-chan os.Signal, text string) error {
+	switch text {
+	case "":
+		return nil
+	case "/clear":
+		c.history = nil
+		c.screen.note("the conversation is forgotten")
+		return nil
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	over := make(chan struct{})
+	defer close(over)
+	go func() {
+		select {
+		case s := <-signals:
+			if s == syscall.SIGTERM {
+				cancel(errSilent)
+			} else {
+				cancel(context.Canceled)
+			}
+		case <-over:
+		}
+	}()
+	_, err := c.ask(ctx, text)
+	if errors.Is(err, engine.ErrContextOverflow) {
+		c.screen.note("%s", oneLine(err))
+		err = nil
+	}
+	if err == nil && errors.Is(context.Cause(ctx), errSilent) {
+		err = errSilent
+	}
+	return err
+}
+
+type line struct {
+	text string
+	err  error
+}
+
+// readLines reads in the background, so that a signal can come in between. The
+// goroutine ends with the input, or with the program.
+func readLines(r io.Reader) <-chan line {
+	lines := make(chan line)
+	go func() {
+		in := bufio.NewReader(r)
+		for {
+			text, err := in.ReadString('\n')
+			lines <- line{text, err}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return lines
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"windhover/control"
+	"windhover/engine"
+)
+
+// sampling are the flags of run and send that shape an answer.
+type sampling struct {
+	maxTokens                    int
+	temperature, topP, minP, pen float32
+	topK, thinkBudget            int
+	seed                         uint64
+	stop                         []string
+	think, raw                   bool
+	system                       string
+}
+
+func (s *sampling) add(cmd *cobra.Command, maxTokens string) {
+	f := cmd.Flags()
+	f.IntVar(&s.maxTokens, "max-tokens", 0, maxTokens)
+	f.Float32Var(&s.temperature, "temperature", 0, "0 takes the likeliest token each time (default: the model's, else 0.7)")
+	f.Float32Var(&s.topP, "top-p", 0, "keep the likeliest tokens up to this probability (default: the model's, else 0.8)")
+	f.IntVar(&s.topK, "top-k", 0, "keep this many of the likeliest tokens, 0 all (default: the model's, else 20)")
+	f.Float32Var(&s.minP, "min-p", 0, "drop tokens less likely than this part of the likeliest")
+	f.Float32Var(&s.pen, "repeat-penalty", 1, "above 1: what was said before becomes less likely")
+	f.Uint64Var(&s.seed, "seed", 0, "same seed, same answer (default: another each time)")
+	f.StringArrayVar(&s.stop, "stop", nil, "text that ends the answer (repeatable)")
+	f.BoolVar(&s.think, "think", false, "let the model think first, where it can; thinking goes to stderr")
+	f.IntVar(&s.thinkBudget, "think-budget", 0, "most tokens of thinking")
+	f.BoolVar(&s.raw, "raw", false, "continue the prompt as it is, without the chat template")
+	f.StringVar(&s.system, "system", "", "system message before the conversation")
+}
+
+// request is what the flags say; what they do not say is left to the device.
+func (s *sampling) request(cmd *cobra.Command, op string) *control.Request {
+	r := control.NewRequest(op)
+	changed := cmd.Flags().Changed
+	if changed("max-tokens") {
+		r.MaxTokens = s.maxTokens
+	}
+	if changed("temperature") {
+		r.Temperature = &s.temperature
+	}
+	if changed("top-p") {
+		r.TopP = &s.topP
+	}
+	if changed("top-k") {
+		r.TopK = &s.topK
+	}
+	if changed("seed") {
+		r.Seed = &s.seed
+	}
+	r.MinP, r.RepeatPenalty, r.Stop, r.Think, r.ThinkBudget = s.minP, s.pen, s.stop, s.think, s.thinkBudget
+	return r
+}
+
+// local is the same for the engine, with the model's defaults filled in; seed is
+// used where the flags name none.
+func (s *sampling) local(cmd *cobra.Command, m *engine.Model, seed uint64) engine.Request {
+	r, g := s.request(cmd, control.OpGenerate), m.Meta().Generation
+	return engine.Request{
+		MaxTokens: s.maxTokens, Stop: s.stop, ThinkBudget: s.thinkBudget, Raw: s.raw,
+		Sampling: engine.Sampling{
+			Temperature: first(r.Temperature, g.Temperature, control.DefaultTemperature),
+			TopP:        first(r.TopP, g.TopP, control.DefaultTopP),
+			TopK:        first(r.TopK, g.TopK, control.DefaultTopK),
+			MinP:        r.MinP, RepeatPenalty: r.RepeatPenalty, Seed: first(r.Seed, nil, seed),
+		},
+	}
+}
+
+// first returns the first value that is there.
+func first[T any](a, b *T, otherwise T) T {
+	switch {
+	case a != nil:
+		return *a
+	case b != nil:
+		return *b
+	default:
+		return otherwise
+	}
+}
+
+// noPictures is the answer to --image.
+func noPictures() error {
+	return control.Errorf(control.Unsupported, "--image: pictures are not supported by this build yet")
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"windhover/appliance"
+	"windhover/control"
+)
+
+func newSend() *cobra.Command {
+	var flags sampling
+	var broker brokerFlags
+	var model string
+	var images []string
+	cmd := &cobra.Command{
+		Use:   "send PROMPT",
+		Short: "Ask an appliance over MQTT and print the answer as it comes",
+		Long: `Publishes a question to an appliance and prints its answer as it streams in. The
+default broker is the one inside the appliance on this machine. PROMPT "-" reads it
+from standard input. A closing line with the speed goes to standard error.
+
+With --json: one object, {"id","text","thinking","finish","usage","timing","model"}.`,
+		Example: `  windhover send 'Why is the sky blue?'
+  windhover send --broker mqtts://broker.example:8883 --device edge1 \
+      --username app1 --password-file secret 'Turn this into a haiku: …'
+  windhover send --raw --temperature 0 --max-tokens 8 'The capital of France is'`,
+		Args: args(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, a []string) error {
+			if len(images) > 0 {
+				return noPictures()
+			}
+			text := a[0]
+			if text == "-" {
+				var err error
+				if text, err = readAll(cmd, 120<<10); err != nil {
+					return err
+				}
+			}
+			r := flags.request(cmd, control.OpChat)
+			if r.Model = model; flags.raw {
+				r.Op, r.Prompt = control.OpGenerate, text
+			} else {
+				r.Messages = chatMessages(flags.system, text)
+			}
+			return send(cmd, &broker, r)
+		},
+	}
+	flags.add(cmd, "most tokens of the answer (default: 256)")
+	broker.add(cmd)
+	cmd.Flags().StringVar(&model, "model", "", "model to ask (default: the appliance's default)")
+	cmd.Flags().StringArrayVar(&images, "image", nil, "picture to ask about (repeatable)")
+	return cmd
+}
+
+func chatMessages(system, text string) []control.Message {
+	var list []control.Message
+	if system != "" {
+		list = append(list, control.Message{Role: "system", Content: control.Content{Text: system}})
+	}
+	return append(list, control.Message{Role: "user", Content: control.Content{Text: text}})
+}
+
+// sendDoc is what send prints with --json.
+type sendDoc struct {
+	ID       string            `json:"id"`
+	Text     string            `json:"text"`
+	Thinking string            `json:"thinking"`
+	Finish   string            `json:"finish"`
+	Usage    *control.Usage    `json:"usage"`
+	Timing   *control.Timing   `json:"timing"`
+	Model    *control.ModelRef `json:"model"`
+}
+
+// send asks and shows the answer.
+func send(cmd *cobra.Command, broker *brokerFlags, r *control.Request) error {
+	client, err := broker.dial(cmd)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	s := newScreen(cmd)
+	a, err := client.Send(cmd.Context(), r, func(reply *control.Reply) error {
+		switch reply.Type {
+		case control.TypeAccepted:
+			if n := reply.Accepted.Queue; n > 0 {
+				s.note("waiting: %d %s before this one", n, plural(n, "request"))
+			}
+		case control.TypeDelta:
+			return s.piece(reply.Delta.Text, reply.Delta.Thinking)
+		}
+		return nil
+	})
+	if err != nil {
+		s.abort()
+		return appliance.BrokerError(err, broker.broker)
+	}
+	d := a.Done
+	if s.json {
+		return printJSON(cmd, sendDoc{a.ID, a.Text, a.Thinking, d.Finish, d.Usage, d.Timing, d.Model})
+	}
+	s.endThinking()
+	if err := s.lineEnd(); err != nil {
+		return err
+	}
+	if d.Usage == nil || d.Timing == nil {
+		return errors.New("the appliance sent no usage and timing: it speaks another version")
+	}
+	s.note("%s", speed(*d.Usage, *d.Timing, time.Duration(d.Timing.TTFTMS)*time.Millisecond, d.Finish))
+	return nil
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"os/user"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"windhover/appliance"
+	"windhover/control"
+)
+
+// brokerFlags say which device to talk to and by which broker.
+type brokerFlags struct {
+	broker, device, client, username, passwordFile string
+	caFile, certFile, keyFile                      string
+	plaintext                                      bool
+	timeout                                        time.Duration
+}
+
+func (b *brokerFlags) add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&b.broker, "broker", "", "broker, such as mqtts://host:8883 (default: the appliance's own)")
+	f.StringVar(&b.device, "device", "", "name of the appliance (default: the configured one)")
+	f.StringVar(&b.client, "client", "", "name to ask under (default: --username, else the user's)")
+	f.StringVar(&b.username, "username", "", "MQTT user name")
+	f.StringVar(&b.passwordFile, "password-file", "", "file with the password in its first line")
+	f.StringVar(&b.caFile, "ca-file", "", "certificates that the broker's is checked against (default: the system's)")
+	f.StringVar(&b.certFile, "cert-file", "", "client certificate")
+	f.StringVar(&b.keyFile, "key-file", "", "key of the client certificate")
+	f.BoolVar(&b.plaintext, "allow-plaintext", false, "permit mqtt:// to another machine")
+	f.DurationVar(&b.timeout, "timeout", 15*time.Second, "longest silence of the appliance")
+	addConfigFlag(cmd)
+}
+
+// config fills in from the configuration what the flags leave open.
+func (b *brokerFlags) config(cmd *cobra.Command) (control.ClientConfig, error) {
+	c, err := b.merge(cmd)
+	b.broker, b.device = c.Endpoint.URL, c.Device
+	return c, err
+}
+
+func (b *brokerFlags) merge(cmd *cobra.Command) (control.ClientConfig, error) {
+	c := control.ClientConfig{
+		Endpoint: control.Endpoint{URL: b.broker, Username: b.username, PasswordFile: b.passwordFile,
+			CAFile: b.caFile, CertFile: b.certFile, KeyFile: b.keyFile, AllowPlaintext: b.plaintext},
+		Device: b.device, Name: b.client, AnswerWithin: b.timeout,
+	}
+	if c.Name == "" {
+		c.Name = clientName(b.username)
+	}
+	if b.broker != "" && b.device != "" {
+		return c, nil
+	}
+	cfg, err := loadConfig(cmd)
+	if err != nil {
+		return c, err
+	}
+	if c.Device == "" {
+		c.Device = cfg.Device
+	}
+	if b.broker == "" {
+		own := appliance.ClientEndpoint(cfg)
+		c.Endpoint.URL = own.URL
+		c.Endpoint.AllowPlaintext = c.Endpoint.AllowPlaintext || own.AllowPlaintext
+		if c.Endpoint.CAFile == "" {
+			c.Endpoint.CAFile = own.CAFile
+		}
+	}
+	return c, nil
+}
+
+// dial connects; an error says whether nobody is there or we are not let in.
+func (b *brokerFlags) dial(cmd *cobra.Command) (*control.Client, error) {
+	cfg, err := b.config(cmd)
+	if err != nil {
+		return nil, err
+	}
+	if err := cfg.Endpoint.Check(); err != nil {
+		return nil, usageError{cmd, err}
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), b.timeout+5*time.Second)
+	defer cancel()
+	c, err := control.DialClient(ctx, cfg)
+	if err != nil {
+		return nil, appliance.BrokerError(err, cfg.Endpoint.URL)
+	}
+	return c, nil
+}
+
+// clientName is a name that can stand in a topic: the MQTT user name, else the
+// user's.
+func clientName(username string) string {
+	if username == "" {
+		if u, err := user.Current(); err == nil {
+			username = u.Username
+		}
+	}
+	name := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-", r) {
+			return r
+		}
+		return '-'
+	}, username)
+	if name == "" || !control.ValidClient(name) {
+		return "cli"
+	}
+	return name
+}
