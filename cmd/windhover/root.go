@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"windhover/appliance"
+)
+
+// Groups of verbs in the help text.
+const (
+	groupAppliance = "appliance"
+	groupModels    = "models"
+	groupClient    = "client"
+)
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "windhover",
+		Short: "A language model appliance for edge boxes",
+		Long: `Windhover serves language models on edge boxes: drop a .vqf weight file into a
+directory and it is verified, tried and swapped in; ask over MQTT and the answer
+streams back as messages.
+
+Exit codes: 0 ok, 1 failed, 2 usage, 3 unreachable, 4 denied.`,
+		Version:       appliance.Version,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.PersistentFlags().Bool("json", false, "print JSON on stdout")
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{cmd, err} })
+	root.AddGroup(
+		&cobra.Group{ID: groupAppliance, Title: "The appliance:"},
+		&cobra.Group{ID: groupModels, Title: "Model files:"},
+		&cobra.Group{ID: groupClient, Title: "Clients of a running appliance:"},
+	)
+	for _, v := range []struct {
+		group string
+		cmd   *cobra.Command
+	}{
+		{groupAppliance, newServe()}, {groupAppliance, newDoctor()}, {groupAppliance, newConfig()},
+		{groupModels, newRun()}, {groupModels, newConvert()}, {groupModels, newInfo()}, {groupModels, newVerify()},
+		{groupModels, newEval()}, {groupModels, newTokenize()}, {groupModels, newPack()}, {groupModels, newBench()},
+		{groupClient, newSend()}, {groupClient, newModels()}, {groupClient, newStatus()}, {groupClient, newJobs()}, {groupClient, newJob()},
+		{"", newVersion()},
+	} {
+		v.cmd.GroupID = v.group
+		root.AddCommand(v.cmd)
+	}
+	root.CompletionOptions.HiddenDefaultCmd = true
+	return root
+}
+
+// usageError is a mistake in the command line.
+type usageError struct {
+	cmd *cobra.Command
+	err error
+}
+
+func (e usageError) Error() string { return e.err.Error() }
+func (e usageError) Unwrap() error { return e.err }
+
+// args wraps a cobra argument check so that its failure counts as usage.
+func args(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, a []string) error {
+		if err := check(cmd, a); err != nil {
+			return usageError{cmd, err}
+		}
+		return nil
+	}
+}
+
+func usagef(cmd *cobra.Command, format string, a ...any) error {
+	return usageError{cmd, fmt.Errorf(format, a...)}
+}
+
+func isUsage(err error) bool {
+	var u usageError
+	return errors.As(err, &u)
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"windhover/appliance"
+)
+
+func newServe() *cobra.Command {
+	var format string
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the appliance",
+		Long: `Serves every model in the drop directory and answers over MQTT, with the broker
+inside the daemon unless mqtt.url names another. Stops on SIGTERM after the
+requests in work; a second signal stops at once. SIGHUP reads the configuration again.`,
+		Example: `  windhover serve
+  WINDHOVER_PATHS_STATE=/srv/windhover windhover serve --config ""`,
+		Args: args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := loadConfig(cmd)
+			if err != nil {
+				return err
+			}
+			if cmd.Flags().Changed("log-format") {
+				cfg.Log.Format = format
+			}
+			var handler slog.Handler
+			switch cfg.Log.Format {
+			case "", "text":
+				handler = slog.NewTextHandler(cmd.ErrOrStderr(), nil)
+			case "json":
+				handler = slog.NewJSONHandler(cmd.ErrOrStderr(), nil)
+			default:
+				return usagef(cmd, "log format %q: use text or json", cfg.Log.Format)
+			}
+			self, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			hup := make(chan os.Signal, 1)
+			signal.Notify(hup, syscall.SIGHUP)
+			defer signal.Stop(hup)
+			return appliance.Serve(cmd.Context(), cfg, appliance.ServeOptions{
+				Log: slog.New(handler), Self: []string{self}, Reload: hup,
+				Load: func() (appliance.Config, error) { return loadConfig(cmd) },
+			})
+		},
+	}
+	addConfigFlag(cmd)
+	cmd.Flags().StringVar(&format, "log-format", "", "text or json (default: log.format)")
+	return cmd
+}
