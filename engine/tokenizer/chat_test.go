@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"windhover/engine/tokenizer"
@@ -77,5 +78,89 @@ func TestChatGoldens(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+func TestTemplateErrors(t *testing.T) {
+	for _, c := range []struct {
+		src, want string
+		line      int
+		raised    bool
+	}{
+		{"a\n{{ raise_exception('roles must alternate') }}", "roles must alternate", 2, true},
+		{"\n\n{{ missing.x }}", `"missing" is undefined`, 3, false},
+		{"{% if 1 %}\n{{ 'a' | nosuch }}{% endif %}", `filter "nosuch" is not supported`, 2, false},
+		{"\n{{ 1 is nosuch }}", `test "nosuch" is not supported`, 2, false},
+		{"{% block x %}{% endblock %}", `tag "block" is not supported`, 1, false},
+		{"{% for x in [1] recursive %}{% endfor %}", "recursive", 1, false},
+		{"\n{% call m() %}{% endcall %}", `tag "call" is not supported`, 2, false},
+		{"{{ f(*x) }}", "* and **", 1, false},
+		{"\n\n\n{{ 1 +", "tag without end", 4, false},
+		{"{% if 1 %}", `"endif" is missing`, 1, false},
+	} {
+		_, err := render(c.src, tokenizer.Chat{})
+		var te *tokenizer.TemplateError
+		if !errors.As(err, &te) {
+			t.Errorf("%q: error %v, want a TemplateError", c.src, err)
+			continue
+		}
+		if !strings.Contains(te.Msg, c.want) || te.Line != c.line || te.Raised != c.raised {
+			t.Errorf("%q: %+v, want line %d, raised %v and %q", c.src, te, c.line, c.raised, c.want)
+		}
+		if msg := err.Error(); !strings.HasPrefix(msg, "tokenizer: chat template: ") || !strings.Contains(msg, c.want) {
+			t.Errorf("%q: error %q", c.src, msg)
+		}
+	}
+}
+
+func TestMessageJSON(t *testing.T) {
+	for _, c := range []struct{ in, want string }{
+		{`{"role":"user","content":"hi"}`, `{"content":"hi","role":"user"}`},
+		{`{"role":"user","content":null,"name":null}`, `{"role":"user"}`},
+		{`{"role":"user"}`, `{"role":"user"}`},
+		{`{"role":"user","content":[]}`, `{"content":[],"role":"user"}`},
+		{`{"role":"user","content":[{"type":"image"}],"x":{"b":1,"a":2}}`, `{"content":[{"type":"image"}],"role":"user","x":{"b":1,"a":2}}`},
+		{`{"role":"assistant","reasoning_content":"","tool_calls":[{"name":"f"}],"tool_call_id":"1","name":"n"}`,
+			`{"name":"n","reasoning_content":"","role":"assistant","tool_call_id":"1","tool_calls":[{"name":"f"}]}`},
+	} {
+		var m tokenizer.Message
+		if err := json.Unmarshal([]byte(c.in), &m); err != nil {
+			t.Errorf("%s: %v", c.in, err)
+			continue
+		}
+		got, err := json.Marshal(m)
+		if err != nil || string(got) != c.want {
+			t.Errorf("%s comes back as %s (%v), want %s", c.in, got, err, c.want)
+		}
+	}
+	for _, in := range []string{`5`, `{"role":5}`, `{"role":"user","content":5}`, `{"role":"user","content":{"text":"x"}}`, `{"tool_calls":"x"}`} {
+		var m tokenizer.Message
+		if err := json.Unmarshal([]byte(in), &m); err == nil {
+			t.Errorf("%s is taken as %+v, want an error", in, m)
+		}
+	}
+}
+
+func TestRenderHostileChat(t *testing.T) {
+	tpl := readTemplate(t, "qwen3")
+	got, err := tpl.Render(tokenizer.Chat{Messages: []tokenizer.Message{{Role: "user", Content: tokenizer.Content{Text: "a\xffb"}}}})
+	if want := "<|im_start|>user\na\uFFFDb<|im_end|>\n"; err != nil || got != want {
+		t.Errorf("Render = %q, %v, want %q", got, err, want)
+	}
+	for _, raw := range []string{`{`, `[1,]`, `{"a":1e}`, strings.Repeat("[", 10_000)} {
+		_, err := tpl.Render(tokenizer.Chat{Tools: []json.RawMessage{json.RawMessage(raw)}})
+		var te *tokenizer.TemplateError
+		if !errors.As(err, &te) {
+			t.Errorf("tool %.20q: error %v, want a TemplateError", raw, err)
+		}
+	}
+	// A long chat is no hostile template.
+	var long tokenizer.Chat
+	for range 3000 {
+		long.Messages = append(long.Messages, tokenizer.Message{Role: "user", Content: tokenizer.Content{Text: strings.Repeat("word ", 100)}},
+			tokenizer.Message{Role: "assistant", Content: tokenizer.Content{Text: "yes"}})
+	}
+	if _, err := tpl.Render(long); err != nil {
+		t.Errorf("6000 messages: %v", err)
 	}
 }

@@ -221,6 +221,9 @@ func (r *renderer) slice(of value, from, to, step *int64) (value, error) {
 		if err := r.growList(int(n)); err != nil {
 			return nil, err
 		}
+		if err := r.spend(int(n) / 4); err != nil {
+			return nil, err
+		}
 		out := &seq{kind: of.kind, items: make([]value, 0, n)}
 		for ; n > 0; i, n = i+by, n-1 {
 			out.items = append(out.items, of.items[i])

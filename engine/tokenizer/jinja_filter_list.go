@@ -19,8 +19,17 @@ func filterList(r *renderer, of value, a args) (value, error) {
 	return &seq{kind: seqList, items: items}, r.growList(len(items))
 }
 
+// ends returns the elements of a value of which only the first or last
+// matters.
+func (r *renderer) ends(of value) ([]value, error) {
+	if s, ok := of.(*seq); ok && s.kind != seqOnce {
+		return s.items, nil
+	}
+	return r.iterate(of)
+}
+
 func filterFirst(r *renderer, of value, a args) (value, error) {
-	items, err := r.iterate(of)
+	items, err := r.ends(of)
 	if err == nil {
 		err = r.none("first", a)
 	}
@@ -34,7 +43,7 @@ func filterFirst(r *renderer, of value, a args) (value, error) {
 }
 
 func filterLast(r *renderer, of value, a args) (value, error) {
-	items, err := r.iterate(of)
+	items, err := r.ends(of)
 	if err == nil {
 		err = r.none("last", a)
 	}

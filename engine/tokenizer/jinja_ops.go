@@ -429,7 +429,8 @@ func (r *renderer) contains(of, item value) (bool, error) {
 	return false, nil
 }
 
-// iterate returns the elements of a value; the caller does not change them.
+// iterate returns the elements of a value, to be walked; the caller does not
+// change them.
 func (r *renderer) iterate(v value) ([]value, error) {
 	switch v := v.(type) {
 	case *seq:
@@ -437,9 +438,9 @@ func (r *renderer) iterate(v value) ([]value, error) {
 		if v.kind == seqOnce {
 			v.items = nil
 		}
-		return items, nil
+		return items, r.spend(len(items) / 4)
 	case *dict:
-		return v.keys, nil
+		return v.keys, r.spend(len(v.keys) / 4)
 	case *undefined:
 		return nil, nil
 	case string:

@@ -118,15 +118,13 @@ func (r *renderer) growList(n int) error {
 	return r.grow(16 * n)
 }
 
-// touch accounts for looking at values as a whole.
+// touch accounts for looking through the texts among values. Lists account
+// for themselves where they are walked: their length costs nothing.
 func (r *renderer) touch(values ...value) error {
 	n := 0
 	for _, v := range values {
-		switch v := v.(type) {
-		case string:
-			n += len(v) / scanBytes
-		case *seq:
-			n += len(v.items) / 4
+		if text, ok := v.(string); ok {
+			n += len(text) / scanBytes
 		}
 	}
 	return r.spend(n)

@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// maxTokenID is the highest id taken from a file: sixteen times the
-	// largest vocabulary of the model families served here.
-	maxTokenID = 1<<22 - 1
+	// maxTokenID is the highest id taken from a file: four times the largest
+	// vocabulary in use. Tables by id take 17 bytes for each id.
+	maxTokenID = 1<<20 - 1
 	// maxAddedBytes is the longest added token. It bounds what matching
 	// added tokens can cost for each byte of a text.
 	maxAddedBytes = 256
