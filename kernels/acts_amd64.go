@@ -4,16 +4,18 @@
 
 package kernels
 
-// packed are copies in tiles of tileTokens tokens, nil for a single token.
+// packed is what the kernels read beside the plain codes.
 type packed struct {
+	bias []int32 // [Cols/32] of a single token: -128 times the sum of its codes
+
+	// Tiles of tileTokens tokens (gemm_amd64.go), nil for a single token.
 	packQ   []int8
 	packD   []float32
 	packSum []int32
 }
 
-// initPack allocates the tiles of tokens that the products with several tokens
-// read (gemm_amd64.go).
 func (p *packed) initPack(maxTokens, cols int) {
+	p.bias = make([]int32, cols/BlockLen)
 	if maxTokens == 1 {
 		return
 	}
@@ -27,12 +29,18 @@ func (p *packed) initPack(maxTokens, cols int) {
 // time for disjoint ranges, a.Tokens being set: a token's places are its own.
 func (p *packed) packActs(a *Acts, from, to int) {
 	nb := a.Cols / BlockLen
-	if !useAVX2 || a.Tokens == 1 || nb == 0 {
+	if !useAVX2 || nb == 0 || from == to {
+		return
+	}
+	if a.Tokens == 1 {
+		for b, s := range a.Sum[:nb] {
+			p.bias[b] = -128 * s
+		}
 		return
 	}
 	for t := from; t < to; t++ {
 		tile, i := t/tileTokens*nb*tileTokens, t%tileTokens
-		packToken(&p.packQ[tile*BlockLen+i*BlockLen], &p.packD[tile+i], &p.packSum[tile+i],
+		packToken(&p.packQ[(tile+i)*BlockLen], &p.packD[tile+i], &p.packSum[tile+i],
 			&a.Q[t*a.Cols], &a.D[t*nb], &a.Sum[t*nb], nb)
 	}
 }

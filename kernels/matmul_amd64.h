@@ -2,14 +2,15 @@
 
 // What the one-token kernels share:
 //
-//	func gemv…(dst *float32, w *byte, groups, nb int, q *int8, d *float32, sum *int32)
+//	func gemv…(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32)
 //
 // They walk the weights in memory order, one row group after the other: a
 // second stream of addresses costs more bandwidth than sharing the activations
 // saves, and a stream that never breaks needs no software prefetch.
 //
 //	DI dst   SI weights   BX groups left   DX nb   CX blocks left
-//	R8 codes of the activations   R9 their scales   R10 their sums
+//	R8 codes of the activations   R9 their scales
+//	R10 bias: -128 times the sum of their codes
 
 #define GEMV_ARGS \
 	MOVQ dst+0(FP), DI     \
@@ -20,7 +21,7 @@
 #define GEMV_ACTS \
 	MOVQ q+32(FP), R8    \
 	MOVQ d+40(FP), R9    \
-	MOVQ sum+48(FP), R10 \
+	MOVQ bias+48(FP), R10 \
 	MOVQ DX, CX
 
 #define GEMV_NEXT(bytes) \
@@ -103,16 +104,16 @@
 	VADDSS    X0, X13, X13
 
 // The end of a block of four rows: adds the lanes of the integer sums in Z2,
-// scales, adds to X0.
-#define FINISH_VNNI \
-	VCVTPH2PS     (SI), X9     \
-	VMULPS.BCST   (R9), X9, X9 \
-	VEXTRACTI64X4 $1, Z2, Y3   \
-	VPADDD        Y3, Y2, Y2   \
-	VEXTRACTI128  $1, Y2, X3   \
-	VPADDD        X3, X2, X2   \
-	VCVTDQ2PS     X2, X2       \
-	VMULPS        X9, X2, X2   \
+// scales by those at (SI) and by the activations' at d, adds to X0.
+#define FINISH_VNNI(d) \
+	VCVTPH2PS     (SI), X9   \
+	VMULPS.BCST   d, X9, X9  \
+	VEXTRACTI64X4 $1, Z2, Y3 \
+	VPADDD        Y3, Y2, Y2 \
+	VEXTRACTI128  $1, Y2, X3 \
+	VPADDD        X3, X2, X2 \
+	VCVTDQ2PS     X2, X2     \
+	VMULPS        X9, X2, X2 \
 	VADDPS        X2, X0, X0
 
 // The same from the two lanes of Y2.

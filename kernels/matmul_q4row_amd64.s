@@ -14,7 +14,7 @@
 	VPAND       Y12, Y8, Y8      \
 	VPDPBUSD    (32*i)(R8), Y8, acc
 
-// func gemvQ4RowVNNI(dst *float32, w *byte, groups, nb int, q *int8, d *float32, sum *int32)
+// func gemvQ4RowVNNI(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32)
 //
 // dst[g] = row g times the token, as MatMul defines it, for groups >= 1 rows of
 // nb >= 1 blocks of 18 bytes.
@@ -46,9 +46,9 @@ blocks:
 	VNNI(6, Y6)
 	VNNI(7, Y7)
 	ROW8(18)
-	VMOVDQU  (R10), Y2
-	VPSLLD   $3, Y2, Y2
-	VPSUBD   Y2, Y0, Y0
+	VMOVDQU (R10), Y2
+	VPSRAD  $4, Y2, Y2
+	VPADDD  Y2, Y0, Y0
 	ROW8_ADD
 	ADDQ   $144, SI
 	ADDQ   $256, R8
@@ -65,8 +65,8 @@ last:
 	VNNI(0, Y0)
 	ROW1
 	VMOVD  (R10), X2
-	VPSLLD $3, X2, X2
-	VPSUBD X2, X0, X0
+	VPSRAD $4, X2, X2
+	VPADDD X2, X0, X0
 	ROW1_ADD
 	GEMV_NEXT(18)
 	DECQ CX
@@ -88,7 +88,7 @@ done:
 	VPMADDUBSW  (32*i)(R8), Y8, Y8 \
 	VPMADDWD    Y14, Y8, acc
 
-// func gemvQ4RowAVX2(dst *float32, w *byte, groups, nb int, q *int8, d *float32, sum *int32)
+// func gemvQ4RowAVX2(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32)
 //
 // As gemvQ4RowVNNI.
 //
@@ -118,9 +118,9 @@ blocks:
 	AVX2(6, Y6)
 	AVX2(7, Y7)
 	ROW8(18)
-	VMOVDQU  (R10), Y2
-	VPSLLD   $3, Y2, Y2
-	VPSUBD   Y2, Y0, Y0
+	VMOVDQU (R10), Y2
+	VPSRAD  $4, Y2, Y2
+	VPADDD  Y2, Y0, Y0
 	ROW8_ADD
 	ADDQ   $144, SI
 	ADDQ   $256, R8
@@ -137,8 +137,8 @@ last:
 	AVX2(0, Y0)
 	ROW1
 	VMOVD  (R10), X2
-	VPSLLD $3, X2, X2
-	VPSUBD X2, X0, X0
+	VPSRAD $4, X2, X2
+	VPADDD X2, X0, X0
 	ROW1_ADD
 	GEMV_NEXT(18)
 	DECQ CX

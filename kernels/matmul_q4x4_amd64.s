@@ -5,54 +5,163 @@
 #include "textflag.h"
 #include "matmul_amd64.h"
 
-// func gemvQ4x4VNNI(dst *float32, w *byte, groups, nb int, q *int8, d *float32, sum *int32)
+// The VNNI kernels hold four steps of four columns in a register, a 128-bit lane
+// each: the low nibbles columns 0-15, the high ones 16-31. The flip of its sign
+// bit makes a nibble n unsigned, n+8. VPERMD spreads the activations like the
+// codes; the lanes are added after the block.
+//
+//	Z26 0x08 bytes   Z27 0x0f bytes   Z28, Z29 spread of columns 0-15 and 16-31
+//
+// s = sum((n+8)*x) - 8*sum(x): |s| <= 32*15*127 + 8*32*127 < 2^17.
+
+#define CONSTANTS \
+	MOVL         $0x08080808, AX   \
+	VPBROADCASTD AX, Z26           \
+	MOVL         $0x0f0f0f0f, AX   \
+	VPBROADCASTD AX, Z27           \
+	VMOVDQU32    ·spread+0(SB), Z28  \
+	VMOVDQU32    ·spread+64(SB), Z29
+
+// Scales and bias are indexed by the blocks left, counted up to 0.
+#define FROM_END \
+	LEAQ (R9)(DX*4), R9   \
+	LEAQ (R10)(DX*4), R10 \
+	NEGQ CX
+
+#define ACTS \
+	VMOVDQU      (R8), Y6             \
+	VPERMD       Z6, Z28, Z7          \
+	VPERMD       Z6, Z29, Z8          \
+	VPSRAD.BCST  $4, (R10)(CX*4), X2
+
+// (w ^ 8) & 15 of the low nibbles to lo, of the high ones to hi.
+#define NIBBLES(w, lo, hi) \
+	VMOVDQU32  w, lo             \
+	VPSRLW     $4, lo, hi        \
+	VPTERNLOGD $0x48, Z26, Z27, lo \
+	VPTERNLOGD $0x48, Z26, Z27, hi
+
+#define BLOCK \
+	ACTS                          \
+	NIBBLES(8(SI), Z4, Z5)        \
+	VPDPBUSD    Z7, Z4, Z2        \
+	VPDPBUSD    Z8, Z5, Z2        \
+	FINISH_VNNI((R9)(CX*4))       \
+	ADDQ        $32, R8           \
+	ADDQ        $72, SI           \
+	INCQ        CX
+
+// func gemvQ4x4VNNI(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32)
 //
 // dst[4*g+m] = row m of group g times the token, as MatMul defines it, for
 // groups >= 1 groups of nb >= 1 group-blocks of 72 bytes.
 //
-// A register holds four steps of four columns, a 128-bit lane each: the low
-// nibbles columns 0-15, the high ones 16-31. The flip of its sign bit makes a
-// nibble n unsigned, n+8. VPERMD spreads the activations like the codes; the
-// lanes are added after the block.
-//
-// X0 result; Z2 integer sums; Z26 0x08 bytes; Z27 0x0f bytes; Z28, Z29 spread of
-// columns 0-15 and 16-31; X30 0.
-// s = sum((n+8)*x) - 8*sum(x): |s| <= 32*15*127 + 8*32*127 < 2^17.
+// X0 result; Z2 integer sums; Z4, Z5 codes; Z7, Z8 activations.
 TEXT ·gemvQ4x4VNNI(SB), NOSPLIT, $0-56
 	GEMV_ARGS
-	MOVL         $0x08080808, AX
-	VPBROADCASTD AX, Z26
-	MOVL         $0x0f0f0f0f, AX
-	VPBROADCASTD AX, Z27
-	VPXORD       X30, X30, X30
-	VMOVDQU32    ·spread+0(SB), Z28
-	VMOVDQU32    ·spread+64(SB), Z29
+	CONSTANTS
 
 group:
 	GEMV_ACTS
+	FROM_END
 	VXORPS X0, X0, X0
 
 block:
-	VMOVDQU     (R8), Y6
-	VPERMD      Z6, Z28, Z7
-	VPERMD      Z6, Z29, Z8
-	VPSLLD.BCST $3, (R10), X2
-	VPSUBD      X2, X30, X2
-	VMOVDQU32   8(SI), Z4
-	VPSRLW      $4, Z4, Z5
-	VPTERNLOGD  $0x48, Z26, Z27, Z4 // (w ^ 8) & 15
-	VPTERNLOGD  $0x48, Z26, Z27, Z5
-	VPDPBUSD    Z7, Z4, Z2
-	VPDPBUSD    Z8, Z5, Z2
-	FINISH_VNNI
-	GEMV_NEXT(72)
-	DECQ        CX
+	BLOCK
+	JNZ block
+
+	VMOVUPS X0, (DI)
+	ADDQ    $16, DI
+	DECQ    BX
+	JNZ     group
+	VZEROUPPER
+	RET
+
+// func gemvQ4x4LongVNNI(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32)
+//
+// The same for rows so long that weights push the activations out of the first
+// cache: a non-temporal prefetch keeps some of them there.
+TEXT ·gemvQ4x4LongVNNI(SB), NOSPLIT, $0-56
+	GEMV_ARGS
+	CONSTANTS
+
+group:
+	GEMV_ACTS
+	FROM_END
+	VXORPS X0, X0, X0
+
+block:
+	PREFETCHNTA 3072(SI)
+	PREFETCHNTA 3136(SI)
+	BLOCK
 	JNZ         block
 
 	VMOVUPS X0, (DI)
 	ADDQ    $16, DI
 	DECQ    BX
 	JNZ     group
+	VZEROUPPER
+	RET
+
+// func gemvQ4x4PairsVNNI(dst *float32, w *byte, pairs, nb int, q *int8, d *float32, bias *int32)
+//
+// The same for pairs >= 1 pairs of groups, that share the activations. For short
+// rows: two streams of weights are slow, unless, as here, the next pair is
+// fetched in memory order while this one, fetched before, waits in the first
+// cache.
+//
+//	R11 bytes of a group   R12 prefetch
+//	Y0 result   Z2, Z3 integer sums   Z4, Z5, Z10, Z11 codes   Z7, Z8 activations
+TEXT ·gemvQ4x4PairsVNNI(SB), NOSPLIT, $0-56
+	MOVQ    dst+0(FP), DI
+	MOVQ    w+8(FP), SI
+	MOVQ    pairs+16(FP), BX
+	MOVQ    nb+24(FP), DX
+	IMUL3Q  $72, DX, R11
+	LEAQ    (SI)(R11*2), R12
+	CONSTANTS
+
+pair:
+	GEMV_ACTS
+	FROM_END
+	VXORPS Y0, Y0, Y0
+
+block:
+	PREFETCHT0    (R12)
+	PREFETCHT0    64(R12)
+	ADDQ          $144, R12
+	ACTS
+	VMOVDQA       X2, X3
+	NIBBLES(8(SI), Z4, Z5)
+	NIBBLES(8(SI)(R11*1), Z10, Z11)
+	VPDPBUSD      Z7, Z4, Z2
+	VPDPBUSD      Z7, Z10, Z3
+	VPDPBUSD      Z8, Z5, Z2
+	VPDPBUSD      Z8, Z11, Z3
+	VMOVQ         (SI), X9
+	VMOVHPS       (SI)(R11*1), X9, X9
+	VCVTPH2PS     X9, Y9
+	VMULPS.BCST   (R9)(CX*4), Y9, Y9
+	VEXTRACTI64X4 $1, Z2, Y4
+	VEXTRACTI64X4 $1, Z3, Y5
+	VPADDD        Y4, Y2, Y2
+	VPADDD        Y5, Y3, Y3
+	VPERM2I128    $0x20, Y3, Y2, Y4
+	VPERM2I128    $0x31, Y3, Y2, Y5
+	VPADDD        Y5, Y4, Y2
+	VCVTDQ2PS     Y2, Y2
+	VMULPS        Y9, Y2, Y2
+	VADDPS        Y2, Y0, Y0
+	ADDQ          $32, R8
+	ADDQ          $72, SI
+	INCQ          CX
+	JNZ           block
+
+	VMOVUPS Y0, (DI)
+	ADDQ    R11, SI
+	ADDQ    $32, DI
+	DECQ    BX
+	JNZ     pair
 	VZEROUPPER
 	RET
 
@@ -70,7 +179,7 @@ block:
 	VPMADDUBSW   Y6, hi, hi            \
 	VPADDW       hi, lo, lo
 
-// func gemvQ4x4AVX2(dst *float32, w *byte, groups, nb int, q *int8, d *float32, sum *int32)
+// func gemvQ4x4AVX2(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32)
 //
 // As gemvQ4x4VNNI with two lanes a register.
 //
@@ -99,8 +208,8 @@ block:
 	VPADDW       Y3, Y2, Y2
 	VPMADDWD     Y14, Y2, Y2
 	VPBROADCASTD (R10), X3
-	VPSLLD       $3, X3, X3
-	VPSUBD       Y3, Y2, Y2
+	VPSRAD       $4, X3, X3
+	VPADDD       Y3, Y2, Y2
 	FINISH_AVX2
 	GEMV_NEXT(72)
 	DECQ         CX

@@ -11,7 +11,7 @@
 	VPXOR    acc, acc, acc         \
 	VPDPBUSD (32*i)(R8), Y8, acc
 
-// func gemvQ8RowVNNI(dst *float32, w *byte, groups, nb int, q *int8, d *float32, sum *int32)
+// func gemvQ8RowVNNI(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32)
 //
 // dst[g] = row g times the token, as MatMul defines it, for groups >= 1 rows of
 // nb >= 1 blocks of 34 bytes.
@@ -41,9 +41,7 @@ blocks:
 	VNNI(6, Y6)
 	VNNI(7, Y7)
 	ROW8(34)
-	VMOVDQU  (R10), Y2
-	VPSLLD   $7, Y2, Y2
-	VPSUBD   Y2, Y0, Y0
+	VPADDD (R10), Y0, Y0
 	ROW8_ADD
 	ADDQ   $272, SI
 	ADDQ   $256, R8
@@ -60,8 +58,7 @@ last:
 	VNNI(0, Y0)
 	ROW1
 	VMOVD  (R10), X2
-	VPSLLD $7, X2, X2
-	VPSUBD X2, X0, X0
+	VPADDD X2, X0, X0
 	ROW1_ADD
 	GEMV_NEXT(34)
 	DECQ CX
@@ -83,9 +80,9 @@ done:
 	VPMADDUBSW Y9, acc, acc     \
 	VPMADDWD   Y14, acc, acc
 
-// func gemvQ8RowAVX2(dst *float32, w *byte, groups, nb int, q *int8, d *float32, sum *int32)
+// func gemvQ8RowAVX2(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32)
 //
-// As gemvQ8RowVNNI; sum is not read.
+// As gemvQ8RowVNNI; bias is not read.
 //
 // X13 result; Y0-Y7 partial sums; Y14 ones.
 // A 16-bit pair is at most 2*128*127 = 32512 < 2^15, a sum 32*128*127 < 2^19.

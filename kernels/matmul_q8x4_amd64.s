@@ -5,7 +5,7 @@
 #include "textflag.h"
 #include "matmul_amd64.h"
 
-// func gemvQ8x4VNNI(dst *float32, w *byte, groups, nb int, q *int8, d *float32, sum *int32)
+// func gemvQ8x4VNNI(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32)
 //
 // dst[4*g+m] = row m of group g times the token, as MatMul defines it, for
 // groups >= 1 groups of nb >= 1 group-blocks of 136 bytes.
@@ -13,14 +13,13 @@
 // A register holds four steps of four columns, a 128-bit lane each; VPERMD
 // spreads the activations likewise; the lanes are added after the block.
 //
-// X0 result; Z2 integer sums; Z28, Z29 spread of columns 0-15 and 16-31; X30 0;
-// Z31 0x80 bytes.
+// X0 result; Z2 integer sums; Z28, Z29 spread of columns 0-15 and 16-31; Z31 0x80
+// bytes.
 // s = sum((w+128)*x) - 128*sum(x): |s| <= 32*255*127 + 128*32*127 < 2^21.
 TEXT ·gemvQ8x4VNNI(SB), NOSPLIT, $0-56
 	GEMV_ARGS
 	MOVL         $0x80808080, AX
 	VPBROADCASTD AX, Z31
-	VPXORD       X30, X30, X30
 	VMOVDQU32    ·spread+0(SB), Z28
 	VMOVDQU32    ·spread+64(SB), Z29
 
@@ -32,13 +31,12 @@ block:
 	VMOVDQU     (R8), Y6
 	VPERMD      Z6, Z28, Z7
 	VPERMD      Z6, Z29, Z8
-	VPSLLD.BCST $7, (R10), X2
-	VPSUBD      X2, X30, X2
+	VPBROADCASTD (R10), X2
 	VPXORD      8(SI), Z31, Z4
 	VPXORD      72(SI), Z31, Z5
 	VPDPBUSD    Z7, Z4, Z2
 	VPDPBUSD    Z8, Z5, Z2
-	FINISH_VNNI
+	FINISH_VNNI((R9))
 	GEMV_NEXT(136)
 	DECQ        CX
 	JNZ         block
@@ -61,9 +59,9 @@ block:
 	VPMADDWD     Y14, Y6, Y6      \
 	VPADDD       Y6, acc, acc
 
-// func gemvQ8x4AVX2(dst *float32, w *byte, groups, nb int, q *int8, d *float32, sum *int32)
+// func gemvQ8x4AVX2(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32)
 //
-// As gemvQ8x4VNNI with two lanes a register; sum is not read.
+// As gemvQ8x4VNNI with two lanes a register; bias is not read.
 //
 // X0 result; Y2, Y3 integer sums; Y13 repeats dword 0 in the low lane, dword 1 in
 // the high one; Y14 ones.

@@ -11,27 +11,25 @@
 	VPXORD        (16+32*k)(SI), Y31, Y4 \
 	VPDPBUSD.BCST (4*k)(R8), Y4, acc
 
-// func gemvQ8x8VNNI(dst *float32, w *byte, groups, nb int, q *int8, d *float32, sum *int32)
+// func gemvQ8x8VNNI(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32)
 //
 // dst[8*g+m] = row m of group g times the token, as MatMul defines it, for
 // groups >= 1 groups of nb >= 1 tiles of 272 bytes.
 //
-// Y0 result; Y2, Y3 integer sums of even and odd steps; Y30 0; Y31 0x80 bytes.
+// Y0 result; Y2, Y3 integer sums of even and odd steps; Y31 0x80 bytes.
 // s = sum((w+128)*x) - 128*sum(x): |s| <= 32*255*127 + 128*32*127 < 2^21.
 TEXT ·gemvQ8x8VNNI(SB), NOSPLIT, $0-56
 	GEMV_ARGS
 	MOVL         $0x80808080, AX
 	VPBROADCASTD AX, Y31
-	VPXORD       Y30, Y30, Y30
 
 group:
 	GEMV_ACTS
 	VXORPS Y0, Y0, Y0
 
 block:
-	VPSLLD.BCST $7, (R10), Y2
-	VPXOR       Y3, Y3, Y3
-	VPSUBD      Y2, Y30, Y2
+	VPBROADCASTD (R10), Y2
+	VPXOR        Y3, Y3, Y3
 	VNNI(0, Y2)
 	VNNI(1, Y3)
 	VNNI(2, Y2)
@@ -40,15 +38,15 @@ block:
 	VNNI(5, Y3)
 	VNNI(6, Y2)
 	VNNI(7, Y3)
-	VCVTPH2PS   (SI), Y5
-	VMULPS.BCST (R9), Y5, Y5
-	VPADDD      Y3, Y2, Y2
-	VCVTDQ2PS   Y2, Y2
-	VMULPS      Y5, Y2, Y2
-	VADDPS      Y2, Y0, Y0
+	VCVTPH2PS    (SI), Y5
+	VMULPS.BCST  (R9), Y5, Y5
+	VPADDD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y5, Y2, Y2
+	VADDPS       Y2, Y0, Y0
 	GEMV_NEXT(272)
-	DECQ        CX
-	JNZ         block
+	DECQ         CX
+	JNZ          block
 
 	VMOVUPS Y0, (DI)
 	ADDQ    $32, DI
@@ -67,9 +65,9 @@ block:
 	VPMADDWD     Y14, Y6, Y6       \
 	VPADDD       Y6, acc, acc
 
-// func gemvQ8x8AVX2(dst *float32, w *byte, groups, nb int, q *int8, d *float32, sum *int32)
+// func gemvQ8x8AVX2(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32)
 //
-// As gemvQ8x8VNNI; sum is not read.
+// As gemvQ8x8VNNI; bias is not read.
 //
 // Y0 result; Y2, Y3 integer sums; Y14 ones.
 // A 16-bit pair is at most 2*128*127 = 32512 < 2^15, a sum 32*128*127 < 2^19.
