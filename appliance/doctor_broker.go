@@ -25,6 +25,9 @@ func (d *doctor) broker(ctx context.Context) {
 	c, err := control.DialClient(ctx, control.ClientConfig{Endpoint: ep, Device: d.cfg.Device, Name: doctorClient, AnswerWithin: doctorPatience})
 	switch {
 	case err == nil:
+	case control.Denied(err) && d.cfg.MQTT.URL == "":
+		d.ok("broker", "%s asks for a user of %s, as it should; no request was tried", ep.URL, d.cfg.MQTT.Embedded.UsersFile)
+		return
 	case control.Denied(err):
 		d.fail("broker", "check mqtt.username, mqtt.password_file and the broker's users", "%s refuses %s", ep.URL, d.user(ep))
 		return

@@ -86,7 +86,7 @@ func (d *doctor) models() []string {
 		switch path := filepath.Join(d.cfg.Paths.drop(), name); {
 		case strings.HasPrefix(name, "."):
 		case e.IsDir():
-			for _, weights := range []string{"model.vqf", "weights.vqf", "vllm.vqf"} {
+			for _, weights := range weightNames {
 				if exists(filepath.Join(path, weights)) {
 					list = append(list, filepath.Join(path, weights))
 					break

@@ -3,6 +3,7 @@
 package appliance
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -37,20 +38,26 @@ func loopback(listen string) string {
 	return net.JoinHostPort(host, port)
 }
 
-// BrokerError says what became of a connection or a request: nobody is there
-// (ErrUnreachable), or we are not let in (control.Forbidden). Errors with another
-// meaning stay as they are.
-func BrokerError(err error, url string) error {
-	var coded *control.Error
+// DialError says why a broker could not be connected to: nobody is there
+// (ErrUnreachable), or we are not let in (control.Forbidden).
+func DialError(err error, url string) error {
 	switch {
-	case err == nil || errors.As(err, &coded):
+	case errors.Is(err, context.Canceled):
 		return err
 	case control.Denied(err):
 		return control.Errorf(control.Forbidden, "broker %s refuses this user: give --username and --password-file", url)
+	}
+	return fmt.Errorf("%w: broker %s: %v: is the appliance running?", ErrUnreachable, url, err)
+}
+
+// AnswerError says what became of a request that was sent. The device's own error
+// stays as it is.
+func AnswerError(err error, url string) error {
+	switch {
 	case errors.Is(err, control.ErrOffline):
 		return fmt.Errorf("%w: broker %s answers, but the appliance is offline: start it (systemctl start windhover), or check --device", ErrUnreachable, url)
 	case errors.Is(err, control.ErrNoAnswer):
 		return fmt.Errorf("%w: broker %s answers, but the appliance does not: check --device, and that this user may publish requests", ErrUnreachable, url)
 	}
-	return fmt.Errorf("%w: broker %s: %v: is the appliance running?", ErrUnreachable, url, err)
+	return err
 }

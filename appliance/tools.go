@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"windhover/control"
 	"windhover/engine"
@@ -26,27 +27,34 @@ func OpenModel(path string, opt engine.Options) (*engine.Model, error) {
 		opt.MemoryLimit = readMemory(os.DirFS("/")).budget()
 	}
 	opt.Pin = true
-	m, err := engine.Load(path, opt)
+	m, err := engine.Load(WeightFile(path), opt)
 	if err != nil {
 		return nil, notConverted(path, err)
 	}
 	return m, nil
 }
 
-// notConverted says what to do about a model in another format.
-func notConverted(path string, err error) error {
-	if fi, serr := os.Stat(path); serr == nil && fi.IsDir() {
-		for _, name := range []string{"model.vqf", "weights.vqf", "vllm.vqf"} {
+// WeightFile is the weight file in a model's directory, else path itself.
+func WeightFile(path string) string {
+	if fi, err := os.Stat(path); err == nil && fi.IsDir() {
+		for _, name := range weightNames {
 			if exists(filepath.Join(path, name)) {
-				return fmt.Errorf("%s is a directory: name the file in it, %s", path, filepath.Join(path, name))
+				return filepath.Join(path, name)
 			}
 		}
-		if exists(filepath.Join(path, "config.json")) {
-			return fmt.Errorf("%s is a Hugging Face directory: convert it first: windhover convert %s", path, path)
-		}
-		return fmt.Errorf("%s is a directory without a .vqf file", path)
 	}
-	if errors.Is(err, vqf.ErrFormat) && FileMagic(path) == "GGUF" {
+	return path
+}
+
+// notConverted says what to do about a model in another format.
+func notConverted(path string, err error) error {
+	fi, serr := os.Stat(path)
+	switch {
+	case serr == nil && fi.IsDir() && exists(filepath.Join(path, "config.json")):
+		return fmt.Errorf("%s is a Hugging Face directory: convert it first: windhover convert %s", path, path)
+	case serr == nil && fi.IsDir():
+		return fmt.Errorf("%s is a directory without a weight file (%s)", path, strings.Join(weightNames, ", "))
+	case errors.Is(err, vqf.ErrFormat) && FileMagic(path) == "GGUF":
 		return fmt.Errorf("%s is a GGUF file: convert it first: windhover convert %s", path, path)
 	}
 	return err

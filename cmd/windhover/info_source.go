@@ -5,10 +5,10 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 
+	"windhover/appliance"
 	"windhover/vqf/gguf"
 	"windhover/vqf/safetensors"
 )
@@ -59,10 +59,8 @@ func ggufValue(f *gguf.File, key string) (any, error) {
 
 // inspectDir shows the model in a directory.
 func inspectDir(dir string) (*infoDoc, error) {
-	for _, name := range []string{"model.vqf", "weights.vqf", "vllm.vqf"} {
-		if path := filepath.Join(dir, name); fileExists(path) {
-			return inspectVQF(path)
-		}
+	if path := appliance.WeightFile(dir); path != dir {
+		return inspectVQF(path)
 	}
 	m, err := safetensors.OpenModel(dir)
 	if err != nil {
@@ -99,9 +97,4 @@ func (d *infoDoc) addSafetensors(f *safetensors.File, name string) {
 		d.Tensors = append(d.Tensors, infoTensor{Name: t.Name, Type: t.DType, Rows: rows, Cols: cols, Shape: t.Shape,
 			Offset: uint64(t.Offset), Bytes: uint64(t.Bytes), File: name})
 	}
-}
-
-func fileExists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
 }

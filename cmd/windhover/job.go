@@ -124,7 +124,7 @@ func runJob(cmd *cobra.Command, broker *brokerFlags, typ, id string, params any)
 		}
 		return shownError{err} // it stands in the record
 	case err != nil:
-		return appliance.BrokerError(err, broker.broker)
+		return appliance.AnswerError(err, broker.broker)
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "job %s %s\n", record.ID, record.Status)
 	return err

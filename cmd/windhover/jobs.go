@@ -79,7 +79,7 @@ func retainedJobs(cmd *cobra.Command, broker *brokerFlags) ([]control.JobRecord,
 		}
 	})
 	if cmd.Context().Err() != nil || !errors.Is(err, context.Canceled) {
-		return nil, appliance.BrokerError(err, cfg.Endpoint.URL)
+		return nil, appliance.DialError(err, cfg.Endpoint.URL)
 	}
 	var jobs []control.JobRecord
 	for _, j := range byID {

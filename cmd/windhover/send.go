@@ -97,7 +97,11 @@ func send(cmd *cobra.Command, broker *brokerFlags, r *control.Request) error {
 	})
 	if err != nil {
 		s.abort()
-		return appliance.BrokerError(err, broker.broker)
+		if cmd.Context().Err() != nil {
+			s.note("stopped")
+			return errSilent
+		}
+		return appliance.AnswerError(err, broker.broker)
 	}
 	d := a.Done
 	if s.json {

@@ -87,7 +87,7 @@ func (b *brokerFlags) dial(cmd *cobra.Command) (*control.Client, error) {
 	defer cancel()
 	c, err := control.DialClient(ctx, cfg)
 	if err != nil {
-		return nil, appliance.BrokerError(err, cfg.Endpoint.URL)
+		return nil, appliance.DialError(err, cfg.Endpoint.URL)
 	}
 	return c, nil
 }

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"testing"
+	"time"
+
+	"windhover/appliance"
+	"windhover/control"
+	"windhover/engine"
+	"windhover/vqf"
+	"windhover/vqf/convert"
+)
+
+func TestClassify(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		exit int
+		name string
+	}{
+		{usageError{nil, errors.New("x")}, exitUsage, "usage"},
+		{errors.New(`unknown command "x" for "windhover"`), exitUsage, "usage"},
+		{fmt.Errorf("a: %w", convert.ErrOption), exitUsage, "usage"},
+		{fmt.Errorf("a: %w", engine.ErrRequest), exitUsage, "usage"},
+		{fmt.Errorf("a: %w", appliance.ErrUnreachable), exitUnreachable, "unreachable"},
+		{control.Errorf(control.Forbidden, "x"), exitDenied, "forbidden"},
+		{shownError{control.Errorf(control.Forbidden, "x")}, exitDenied, "forbidden"},
+		{control.Errorf(control.QueueFull, "x"), exitFailed, "queue_full"},
+		{fmt.Errorf("a: %w", convert.ErrUnsupported), exitFailed, "unsupported"},
+		{fmt.Errorf("a: %w", convert.ErrSource), exitFailed, "format_invalid"},
+		{fmt.Errorf("a: %w", vqf.ErrFormat), exitFailed, "format_invalid"},
+		{fmt.Errorf("a: %w", vqf.ErrChecksum), exitFailed, "digest_mismatch"},
+		{&engine.ContextError{Prompt: 1, MaxTokens: 2, Context: 1}, exitFailed, "context_overflow"},
+		{fmt.Errorf("a: %w", engine.ErrNoTokenizer), exitFailed, "tokenizer_missing"},
+		{&fs.PathError{Op: "open", Path: "x", Err: fs.ErrNotExist}, exitFailed, "not_found"},
+		{errors.New("x"), exitFailed, "failed"},
+	} {
+		if exit, name := classify(c.err); exit != c.exit || name != c.name {
+			t.Errorf("%v: exit code %d, %q, want %d, %q", c.err, exit, name, c.exit, c.name)
+		}
+	}
+}
+
+// clock is a time that a test moves.
+type clock struct{ t time.Time }
+
+func (c *clock) now() time.Time { return c.t }
+
+func TestPlainProgress(t *testing.T) {
+	var out bytes.Buffer
+	c := &clock{time.Unix(1000, 0)}
+	update := plainProgress(&out, "converting", c.now)
+	for _, step := range []struct {
+		seconds     int
+		done, total int64
+	}{{0, 0, 100e6}, {2, 10e6, 100e6}, {3, 25e6, 100e6}, {1, 30e6, 100e6}, {6, 60e6, 100e6}, {9, 5, 0}} {
+		c.t = c.t.Add(time.Duration(step.seconds) * time.Second)
+		update(step.done, step.total)
+	}
+	want := "converting: 25 %, 5 MB/s, 15s left\nconverting: 60 %, 5 MB/s, 8s left\n"
+	if got := out.String(); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestMachineProgress(t *testing.T) {
+	var out bytes.Buffer
+	c := &clock{time.Unix(1000, 0)}
+	update := machineProgress(&out, c.now)
+	for _, step := range []struct{ ms, done int64 }{{0, 1}, {50, 2}, {60, 3}, {10, 9}} {
+		c.t = c.t.Add(time.Duration(step.ms) * time.Millisecond)
+		update(step.done, 9)
+	}
+	if got, want := out.String(), "1 9\n3 9\n9 9\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestClientName(t *testing.T) {
+	for _, c := range []struct{ in, want string }{{"app1", "app1"}, {"DOMAIN\\me", "DOMAIN-me"}, {"a b", "a-b"}} {
+		if got := clientName(c.in); got != c.want {
+			t.Errorf("%q: got %q, want %q", c.in, got, c.want)
+		}
+	}
+}
