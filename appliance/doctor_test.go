@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package appliance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"windhover/control"
+	"windhover/internal/testmodel"
+	"windhover/kernels"
+)
+
+// visit is a doctor with a state directory of its own and nothing running.
+func visit(t *testing.T, root fstest.MapFS) *doctor {
+	t.Helper()
+	cfg := DefaultConfig()
+	cfg.Device = "box1"
+	cfg.Paths.State = t.TempDir()
+	cfg.Paths.Socket = filepath.Join(cfg.Paths.State, "s")
+	cfg.MQTT.Embedded.Listen = "127.0.0.1:1" // nobody listens there
+	d := &doctor{cfg: cfg, root: os.DirFS("/"), report: &DoctorReport{OK: true}, notRunning: ErrUnreachable}
+	if root != nil {
+		d.root = root
+	}
+	return d
+}
+
+// only returns the one finding of a check.
+func only(t *testing.T, d *doctor, check func(context.Context)) Finding {
+	t.Helper()
+	d.report.Findings = nil
+	check(context.Background())
+	if len(d.report.Findings) != 1 {
+		t.Fatalf("%d findings, want 1: %+v", len(d.report.Findings), d.report.Findings)
+	}
+	return d.report.Findings[0]
+}
+
+func TestDoctorGovernor(t *testing.T) {
+	topo, err := kernels.DetectTopology()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := func(root fstest.MapFS, name, text string) {
+		for _, cpu := range topo.Big {
+			root[fmt.Sprintf("sys/devices/system/cpu/cpu%d/cpufreq/%s", cpu, name)] = &fstest.MapFile{Data: []byte(text + "\n")}
+		}
+	}
+	for _, c := range []struct {
+		name, governor, driver, limit, most, want string
+	}{
+		{"none", "", "", "", "", FindingOK},
+		{"performance", "performance", "cpufreq-dt", "2304000", "2304000", FindingOK},
+		{"ondemand", "ondemand", "cpufreq-dt", "2304000", "2304000", FindingWarn},
+		{"hardware", "powersave", "intel_pstate", "", "", FindingOK},
+		{"capped", "performance", "cpufreq-dt", "1200000", "2304000", FindingWarn},
+	} {
+		root := fstest.MapFS{}
+		if c.governor != "" {
+			file(root, "scaling_governor", c.governor)
+			file(root, "scaling_driver", c.driver)
+		}
+		if c.limit != "" {
+			file(root, "scaling_max_freq", c.limit)
+			file(root, "cpuinfo_max_freq", c.most)
+		}
+		d := visit(t, root)
+		if f := only(t, d, d.governor); f.Status != c.want || (f.Advice == "") != (c.want == FindingOK) {
+			t.Errorf("%s: %+v, want %s", c.name, f, c.want)
+		}
+	}
+}
+
+// meminfo is a machine with so many bytes of memory available.
+func meminfo(available int64) fstest.MapFS {
+	text := fmt.Sprintf("MemTotal: %d kB\nMemAvailable: %d kB\n", available>>10, available>>10)
+	return fstest.MapFS{"proc/meminfo": {Data: []byte(text)}}
+}
+
+func TestDoctorConvertMode(t *testing.T) {
+	for _, c := range []struct {
+		available int64
+		want, say string
+	}{
+		{16 << 30, FindingOK, "auto fits"},
+		{1 << 30, FindingWarn, "q8 up to about 0.4 B"},
+		{256 << 20, FindingFail, "too little"},
+	} {
+		d := visit(t, meminfo(c.available))
+		if f := only(t, d, d.convertMode); f.Status != c.want || !strings.Contains(f.Detail, c.say) {
+			t.Errorf("%d bytes: %+v, want %s, %q", c.available, f, c.want, c.say)
+		}
+	}
+}
+
+func TestDoctorMemory(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		available int64
+		broken    bool
+		want, say string
+	}{
+		{"fits", 4 << 30, false, FindingOK, "tiny"},
+		{"too large", 64 << 10, false, FindingFail, "does not fit: tiny needs"},
+		{"broken", 4 << 30, true, FindingFail, "cannot be loaded"},
+	} {
+		d := visit(t, meminfo(c.available))
+		drop := d.cfg.Paths.drop()
+		if err := os.Mkdir(drop, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		model := testmodel.Default()
+		if err := model.WriteFile(filepath.Join(drop, "tiny.vqf")); err != nil {
+			t.Fatal(err)
+		}
+		if c.broken {
+			if err := os.WriteFile(filepath.Join(drop, "bad.vqf"), []byte("not a model"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if f := only(t, d, d.memory); f.Status != c.want || !strings.Contains(f.Detail, c.say) {
+			t.Errorf("%s: %+v, want %s, %q", c.name, f, c.want, c.say)
+		}
+	}
+}
+
+func TestDoctorDirectories(t *testing.T) {
+	d := visit(t, nil)
+	if f := only(t, d, d.drop); f.Status != FindingWarn || !strings.Contains(f.Detail, "not there yet") {
+		t.Errorf("no drop directory: %+v", f)
+	}
+	if err := makeState(d.cfg.Paths); err != nil {
+		t.Fatal(err)
+	}
+	if f := only(t, d, d.drop); f.Status != FindingOK || !strings.Contains(f.Detail, "may drop models") {
+		t.Errorf("drop directory: %+v", f)
+	}
+	if f := only(t, d, d.state); f.Status == FindingFail {
+		t.Errorf("state directory: %+v", f)
+	}
+	if f := only(t, d, d.storage); f.Status == FindingFail || !strings.Contains(f.Detail, "MB/s") {
+		t.Errorf("storage: %+v", f)
+	}
+	left, err := filepath.Glob(filepath.Join(d.cfg.Paths.store(), ".windhover-doctor-*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("files left behind: %v, %v", left, err)
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.cfg.Paths.State = file
+	if f := only(t, d, d.state); f.Status != FindingFail {
+		t.Errorf("a file for a state directory: %+v", f)
+	}
+}
+
+func TestDoctorFailsWhole(t *testing.T) {
+	d := visit(t, nil)
+	d.cfg.Engine.Threads = 100000
+	if f := only(t, d, d.cores); f.Status != FindingFail || d.report.OK {
+		t.Errorf("%+v, report ok %v", f, d.report.OK)
+	}
+	d = visit(t, nil)
+	if f := only(t, d, d.broker); f.Status != FindingWarn || !d.report.OK {
+		t.Errorf("no appliance, no broker: %+v, report ok %v", f, d.report.OK)
+	}
+	d.cfg.MQTT.URL = "mqtt://127.0.0.1:1"
+	if f := only(t, d, d.broker); f.Status != FindingFail {
+		t.Errorf("a broker is configured and does not answer: %+v", f)
+	}
+}
+
+func TestCPURanges(t *testing.T) {
+	for _, c := range []struct {
+		cpus []int
+		want string
+	}{{nil, ""}, {[]int{3}, "3"}, {[]int{0, 1, 2, 3}, "0-3"}, {[]int{4, 7, 5, 0}, "0,4-5,7"}} {
+		if got := cpuRanges(c.cpus); got != c.want {
+			t.Errorf("%v: %q, want %q", c.cpus, got, c.want)
+		}
+	}
+}
+
+func TestClientEndpoint(t *testing.T) {
+	for _, c := range []struct{ url, data, listen, want string }{
+		{"", "", "127.0.0.1:1883", "mqtt://127.0.0.1:1883"},
+		{"", "", "0.0.0.0:1884", "mqtt://127.0.0.1:1884"},
+		{"", "", "[::]:1884", "mqtt://127.0.0.1:1884"},
+		{"", "", "192.0.2.1:1884", "mqtt://192.0.2.1:1884"},
+		{"mqtts://b.example:8883", "", "", "mqtts://b.example:8883"},
+		{"mqtts://b.example:8883", "mqtts://d.example:8883", "", "mqtts://d.example:8883"},
+	} {
+		cfg := DefaultConfig()
+		cfg.MQTT.URL, cfg.MQTT.DataURL, cfg.MQTT.Embedded.Listen, cfg.MQTT.Username = c.url, c.data, c.listen, "box1"
+		if got := ClientEndpoint(cfg); got.URL != c.want || got.Username != "" {
+			t.Errorf("%+v: %+v, want %s without a user", c, got, c.want)
+		}
+	}
+}
+
+func TestClientErrors(t *testing.T) {
+	if err := DialError(errors.New("refused"), "mqtt://x"); !errors.Is(err, ErrUnreachable) {
+		t.Errorf("%v is not ErrUnreachable", err)
+	}
+	if err := DialError(context.Canceled, "mqtt://x"); errors.Is(err, ErrUnreachable) {
+		t.Errorf("%v is ErrUnreachable", err)
+	}
+	for _, cause := range []error{control.ErrOffline, control.ErrNoAnswer} {
+		if err := AnswerError(cause, "mqtt://x"); !errors.Is(err, ErrUnreachable) {
+			t.Errorf("%v is not ErrUnreachable", err)
+		}
+	}
+	full := control.Errorf(control.QueueFull, "x")
+	if err := AnswerError(full, "mqtt://x"); err != full {
+		t.Errorf("%v, want the device's own error", err)
+	}
+}
