@@ -65,6 +65,7 @@ func (t *Tokenizer) decodeTokens(respelt map[int32]string) {
 		}
 		t.rawS[id] = span{uint32(start), uint32(len(t.raw) - start)}
 	}
+	t.rawT = string(t.raw)
 	for b := range t.byteID {
 		t.byteID[b] = -1
 		if id, ok := t.ID(string(runeOf(byte(b)))); ok {

@@ -34,7 +34,10 @@ func (t *Tokenizer) Decode(ids []int32, skipSpecial bool) string {
 		if skipSpecial && t.Special(id) {
 			continue
 		}
-		b.Write(t.TokenBytes(id))
+		if t.valid(id) {
+			at := t.rawS[id]
+			b.WriteString(t.rawT[at.off : at.off+at.n])
+		}
 	}
 	return validUTF8(b.String())
 }
@@ -55,9 +58,18 @@ func (t *Tokenizer) NewStream(skipSpecial bool) *Stream {
 
 // Push adds a token and returns the text that is certain now. Bytes that may
 // be the beginning of a character are held back; ill-formed ones are U+FFFD.
+// A token of whole characters, as nearly all are, costs no allocation.
 func (s *Stream) Push(id int32) string {
 	if s.skipSpecial && s.t.Special(id) {
 		return ""
+	}
+	if !s.t.valid(id) {
+		return ""
+	}
+	if at := s.t.rawS[id]; len(s.pending) == 0 {
+		if text := s.t.rawT[at.off : at.off+at.n]; utf8.ValidString(text) {
+			return text
+		}
 	}
 	b := append(s.pending, s.t.TokenBytes(id)...)
 	whole := len(b) - unfinished(b)

@@ -278,18 +278,18 @@ func (sp *spec) split(raw []byte) error {
 		return err
 	}
 	if p.Pattern.Regex == nil || p.Pattern.String != nil {
-		return fmt.Errorf("Split by a plain string is not supported")
+		return fmt.Errorf("a Split by a plain string is not supported")
 	}
 	st, ok := knownPatterns[*p.Pattern.Regex]
 	if !ok {
-		return fmt.Errorf("Split pattern %q is not one of the known ones (GPT-2, Qwen2, Llama 3)", *p.Pattern.Regex)
+		return fmt.Errorf("pattern %q of a Split is not one of the known ones (GPT-2, Qwen2, Llama 3)", *p.Pattern.Regex)
 	}
 	// The known patterns match every character, so keeping the matches and
 	// dropping what is between them is the same as isolating the matches.
 	isolated := p.Behavior == "Isolated" && !p.Invert
 	onlyMatches := p.Behavior == "Removed" && p.Invert
 	if !isolated && !onlyMatches {
-		return fmt.Errorf("Split behavior %q with invert %v is not supported; Isolated is", p.Behavior, p.Invert)
+		return fmt.Errorf("behavior %q of a Split with invert %v is not supported; Isolated is", p.Behavior, p.Invert)
 	}
 	sp.steps = append(sp.steps, st)
 	return nil

@@ -234,3 +234,16 @@ func TestTemplateUsesAndVars(t *testing.T) {
 		t.Errorf("Render = %q, %v, want %q", got, err, want)
 	}
 }
+
+func TestStreamAllocatesNothing(t *testing.T) {
+	tok := load(t, "qwen3")
+	ids := tok.Encode("The capital of France is Paris.", true)
+	s := tok.NewStream(true)
+	if got := testing.AllocsPerRun(100, func() {
+		for _, id := range ids {
+			s.Push(id)
+		}
+	}); got != 0 {
+		t.Errorf("a stream of whole characters allocates %v times, want 0", got)
+	}
+}

@@ -26,6 +26,7 @@ type Tokenizer struct {
 	text  []byte // contents of all tokens, as the file spells them
 	textS []span // [id] in text
 	raw   []byte // bytes that tokens stand for
+	rawT  string // the same, so that a stream need not copy what it shows
 	rawS  []span // [id] in raw
 	kind  []tokenKind
 	index tokenIndex // content -> id
