@@ -17,4 +17,10 @@
 // All input comes from model files and users, so it is taken as hostile:
 // sizes are checked, encoding is O(n log n) in the text, and a template may
 // spend a bounded number of steps and bytes.
+//
+// The Jinja interpreter (jinja_*.go) is our own for that last reason. In the
+// libraries looked at, gonja and ardanlabs/jinja, nothing limits a template:
+// in gonja, {{ 'a' * 100000000000 }} and a macro that calls itself end the
+// whole process, and a missing field of a message passes for an empty text
+// where the reference refuses.
 package tokenizer
