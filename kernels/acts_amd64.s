@@ -7,10 +7,10 @@
 // Codes of eight values in y: y*id, plus 0.5 of its sign, truncated; the sum of
 // an infinite or NaN y never comes here. Uses Y8.
 #define CODES(y) \
-	VMULPS     Y6, y, y   \
-	VANDPS     Y14, y, Y8 \
+	VMULPS     Y6, y, y    \
+	VANDPS     Y14, y, Y8  \
 	VORPS      Y13, Y8, Y8 \
-	VADDPS     Y8, y, y   \
+	VADDPS     Y8, y, y    \
 	VCVTTPS2DQ y, y
 
 // func quantizeActsAVX2(q *int8, d *float32, sum *int32, x *float32, nb int)

@@ -4,7 +4,11 @@
 
 package kernels
 
-import "golang.org/x/sys/cpu"
+import (
+	"encoding/binary"
+
+	"golang.org/x/sys/cpu"
+)
 
 var useVNNI, useAVX512, useAVX2 bool
 
@@ -13,6 +17,16 @@ var features = []feature{
 	{"avx512", &useAVX512, cpu.X86.HasAVX512F && cpu.X86.HasAVX512VL && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512DQ},
 	{"avx2", &useAVX2, cpu.X86.HasAVX2 && cpu.X86.HasF16C},
 }
+
+// vendor is the maker as the CPU spells it, such as "AuthenticAMD".
+func vendor() string {
+	b, d, c := cpuid0()
+	name := binary.LittleEndian.AppendUint32(nil, b)
+	name = binary.LittleEndian.AppendUint32(name, d)
+	return string(binary.LittleEndian.AppendUint32(name, c))
+}
+
+func cpuid0() (b, d, c uint32)
 
 var implementations = []implementation{
 	{"matmul q8 8x8", "vnni"},

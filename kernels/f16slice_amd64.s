@@ -44,10 +44,10 @@ done:
 // one of its sign. Y8 sign bits, Y9 the positive NaN 0x7fc00000; t and n are
 // scratch.
 #define HALVES(y, x, t, n) \
-	VCMPPS    $3, y, y, n  \
-	VANDPS    Y8, y, t     \
-	VORPS     Y9, t, t     \
-	VBLENDVPS n, t, y, y   \
+	VCMPPS    $3, y, y, n \
+	VANDPS    Y8, y, t    \
+	VORPS     Y9, t, t    \
+	VBLENDVPS n, t, y, y  \
 	VCVTPS2PH $0, y, x
 
 // func f32ToF16AVX2(dst *uint16, src *float32, n int)

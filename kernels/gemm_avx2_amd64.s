@@ -53,11 +53,11 @@
 	VPADDD       tmp, s, s
 
 #define Q8STEP(k) \
-	VMOVDQU (64*k)(SI), Y8  \
-	VPABSB  Y8, Y9          \
-	Q8DOT(k, 0, Y4, Y10)    \
-	Q8DOT(k, 1, Y5, Y11)    \
-	Q8DOT(k, 2, Y6, Y12)    \
+	VMOVDQU (64*k)(SI), Y8 \
+	VPABSB  Y8, Y9         \
+	Q8DOT(k, 0, Y4, Y10)   \
+	Q8DOT(k, 1, Y5, Y11)   \
+	Q8DOT(k, 2, Y6, Y12)   \
 	Q8DOT(k, 3, Y7, Y13)
 
 // A 16-bit pair is at most 2*128*127 = 32512 < 2^15, a sum 32*128*127 < 2^19.
@@ -116,17 +116,17 @@ block:
 	VPMADDUBSW   s, Y8, s
 
 #define Q4STEP(k) \
-	VMOVDQU (64*k)(SI), Y8  \
-	Q4DOT(k, 0, Y4, Y10)    \
-	Q4DOT(k, 1, Y5, Y11)    \
-	Q4DOT(k, 2, Y6, Y12)    \
+	VMOVDQU (64*k)(SI), Y8 \
+	Q4DOT(k, 0, Y4, Y10)   \
+	Q4DOT(k, 1, Y5, Y11)   \
+	Q4DOT(k, 2, Y6, Y12)   \
 	Q4DOT(k, 3, Y7, Y13)
 
 // Pairs to integer sums, less 8 times the sum of the token's codes.
 #define Q4SUM(t, s, tmp) \
-	VPMADDWD     Y14, s, s         \
-	VPBROADCASTD (4*t)(R10), tmp   \
-	VPSRAD       $4, tmp, tmp      \
+	VPMADDWD     Y14, s, s       \
+	VPBROADCASTD (4*t)(R10), tmp \
+	VPSRAD       $4, tmp, tmp    \
 	VPADDD       tmp, s, s
 
 // Eight 16-bit pairs are at most 8*2*15*127 = 30480 < 2^15.

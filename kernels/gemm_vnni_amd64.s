@@ -16,7 +16,8 @@
 //
 //	SI panel   R8 q   R9 d   R10 bias   CX blocks left
 //	DI dst   BX ldd in bytes   DX 3*BX   AX scratch
-//	Z0-Z7 results   Z8-Z15 integer sums   Z16 codes   Z17 row scales   Z18-Z21 products of scales
+//	Z0-Z7 results   Z22-Z29 integer sums   Z16 codes   Z17 row scales
+//	Z18-Z21 products of scales
 //
 // s = sum((w+128)*x) - 128*sum(x): |s| <= 32*255*127 + 128*32*127 < 2^21.
 
@@ -88,8 +89,8 @@
 
 #define STEP8(k) \
 	VMOVDQU32 (64*k)(SI), Z16       \
-	STEP4(k, 0, Z8, Z9, Z10, Z11)   \
-	STEP4(k, 4, Z12, Z13, Z14, Z15)
+	STEP4(k, 0, Z22, Z23, Z24, Z25) \
+	STEP4(k, 4, Z26, Z27, Z28, Z29)
 
 #define NEXT \
 	ADDQ $576, SI \
@@ -113,8 +114,8 @@ TEXT ·gemm8VNNI(SB), NOSPLIT, $0-57
 	PREFETCH4
 
 block:
-	BIAS4(0, Z8, Z9, Z10, Z11)
-	BIAS4(4, Z12, Z13, Z14, Z15)
+	BIAS4(0, Z22, Z23, Z24, Z25)
+	BIAS4(4, Z26, Z27, Z28, Z29)
 	STEP8(0)
 	STEP8(1)
 	STEP8(2)
@@ -124,8 +125,8 @@ block:
 	STEP8(6)
 	STEP8(7)
 	VMOVUPS 512(SI), Z17
-	SCALE4(0, Z8, Z9, Z10, Z11, Z0, Z1, Z2, Z3)
-	SCALE4(4, Z12, Z13, Z14, Z15, Z4, Z5, Z6, Z7)
+	SCALE4(0, Z22, Z23, Z24, Z25, Z0, Z1, Z2, Z3)
+	SCALE4(4, Z26, Z27, Z28, Z29, Z4, Z5, Z6, Z7)
 	NEXT
 	DECQ CX
 	JNZ  block
@@ -138,8 +139,8 @@ block:
 	RET
 
 #define STEP(k) \
-	VMOVDQU32 (64*k)(SI), Z16     \
-	STEP4(k, 0, Z8, Z9, Z10, Z11)
+	VMOVDQU32 (64*k)(SI), Z16       \
+	STEP4(k, 0, Z22, Z23, Z24, Z25)
 
 TEXT ·gemm4VNNI(SB), NOSPLIT, $0-57
 	ARGS
@@ -150,7 +151,7 @@ TEXT ·gemm4VNNI(SB), NOSPLIT, $0-57
 	LOAD4(Z0, Z1, Z2, Z3)
 
 block:
-	BIAS4(0, Z8, Z9, Z10, Z11)
+	BIAS4(0, Z22, Z23, Z24, Z25)
 	STEP(0)
 	STEP(1)
 	STEP(2)
@@ -160,7 +161,7 @@ block:
 	STEP(6)
 	STEP(7)
 	VMOVUPS 512(SI), Z17
-	SCALE4(0, Z8, Z9, Z10, Z11, Z0, Z1, Z2, Z3)
+	SCALE4(0, Z22, Z23, Z24, Z25, Z0, Z1, Z2, Z3)
 	NEXT
 	DECQ CX
 	JNZ  block

@@ -2,27 +2,54 @@
 
 // What the one-token kernels share:
 //
-//	func gemv…(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32)
+//	func gemv…(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32, ahead int)
 //
 // They walk the weights in memory order, one row group after the other: a
 // second stream of addresses costs more bandwidth than sharing the activations
-// saves, and a stream that never breaks needs no software prefetch.
+// saves. Weights are prefetched ahead bytes before their turn, if ahead is not 0.
 //
 //	DI dst   SI weights   BX groups left   DX nb   CX blocks left
 //	R8 codes of the activations   R9 their scales
-//	R10 bias: -128 times the sum of their codes
+//	R10 bias: -128 times the sum of their codes   R11 ahead
 
 #define GEMV_ARGS \
 	MOVQ dst+0(FP), DI     \
 	MOVQ w+8(FP), SI       \
 	MOVQ groups+16(FP), BX \
-	MOVQ nb+24(FP), DX
+	MOVQ nb+24(FP), DX     \
+	MOVQ ahead+56(FP), R11
 
 #define GEMV_ACTS \
-	MOVQ q+32(FP), R8    \
-	MOVQ d+40(FP), R9    \
+	MOVQ q+32(FP), R8     \
+	MOVQ d+40(FP), R9     \
 	MOVQ bias+48(FP), R10 \
 	MOVQ DX, CX
+
+// AHEADn fetches the lines of the n bytes that come up.
+#define AHEAD72 \
+	TESTQ      R11, R11      \
+	JZ         fetched       \
+	PREFETCHT0 (SI)(R11*1)   \
+	PREFETCHT0 64(SI)(R11*1) \
+fetched:
+
+#define AHEAD136 \
+	TESTQ      R11, R11       \
+	JZ         fetched        \
+	PREFETCHT0 (SI)(R11*1)    \
+	PREFETCHT0 64(SI)(R11*1)  \
+	PREFETCHT0 128(SI)(R11*1) \
+fetched:
+
+#define AHEAD272 \
+	TESTQ      R11, R11       \
+	JZ         fetched        \
+	PREFETCHT0 (SI)(R11*1)    \
+	PREFETCHT0 64(SI)(R11*1)  \
+	PREFETCHT0 128(SI)(R11*1) \
+	PREFETCHT0 192(SI)(R11*1) \
+	PREFETCHT0 256(SI)(R11*1) \
+fetched:
 
 #define GEMV_NEXT(bytes) \
 	ADDQ $bytes, SI \
@@ -34,68 +61,68 @@
 // integer sums of blocks 0 to 7. Leaves the eight sums in Y0, the products of
 // the scales in Y1. Uses Y0-Y9.
 #define ROW8(size) \
-	PAIR(Y0, Y1)                           \
-	PAIR(Y2, Y3)                           \
-	PAIR(Y4, Y5)                           \
-	PAIR(Y6, Y7)                           \
-	QUAD(Y0, Y2)                           \
-	QUAD(Y4, Y6)                           \
-	VPERM2I128 $0x20, Y4, Y0, Y8           \
-	VPERM2I128 $0x31, Y4, Y0, Y9           \
-	VPADDD     Y9, Y8, Y0                  \
-	VMOVD      (SI), X1                    \
-	VPINSRW    $1, (1*size)(SI), X1, X1    \
-	VPINSRW    $2, (2*size)(SI), X1, X1    \
-	VPINSRW    $3, (3*size)(SI), X1, X1    \
-	VPINSRW    $4, (4*size)(SI), X1, X1    \
-	VPINSRW    $5, (5*size)(SI), X1, X1    \
-	VPINSRW    $6, (6*size)(SI), X1, X1    \
-	VPINSRW    $7, (7*size)(SI), X1, X1    \
-	VCVTPH2PS  X1, Y1                      \
+	PAIR(Y0, Y1)                        \
+	PAIR(Y2, Y3)                        \
+	PAIR(Y4, Y5)                        \
+	PAIR(Y6, Y7)                        \
+	QUAD(Y0, Y2)                        \
+	QUAD(Y4, Y6)                        \
+	VPERM2I128 $0x20, Y4, Y0, Y8        \
+	VPERM2I128 $0x31, Y4, Y0, Y9        \
+	VPADDD     Y9, Y8, Y0               \
+	VMOVD      (SI), X1                 \
+	VPINSRW    $1, (1*size)(SI), X1, X1 \
+	VPINSRW    $2, (2*size)(SI), X1, X1 \
+	VPINSRW    $3, (3*size)(SI), X1, X1 \
+	VPINSRW    $4, (4*size)(SI), X1, X1 \
+	VPINSRW    $5, (5*size)(SI), X1, X1 \
+	VPINSRW    $6, (6*size)(SI), X1, X1 \
+	VPINSRW    $7, (7*size)(SI), X1, X1 \
+	VCVTPH2PS  X1, Y1                   \
 	VMULPS     (R9), Y1, Y1
 
 // ROW8_ADD then adds the eight products to X13, blocks ascending.
 #define ROW8_ADD \
-	VCVTDQ2PS    Y0, Y0          \
-	VMULPS       Y1, Y0, Y0      \
-	VEXTRACTF128 $1, Y0, X4      \
-	VADDSS       X0, X13, X13    \
-	VMOVSHDUP    X0, X1          \
-	VPERMILPS    $2, X0, X2      \
-	VPERMILPS    $3, X0, X3      \
-	VADDSS       X1, X13, X13    \
-	VADDSS       X2, X13, X13    \
-	VADDSS       X3, X13, X13    \
-	VMOVSHDUP    X4, X5          \
-	VPERMILPS    $2, X4, X6      \
-	VPERMILPS    $3, X4, X7      \
-	VADDSS       X4, X13, X13    \
-	VADDSS       X5, X13, X13    \
-	VADDSS       X6, X13, X13    \
+	VCVTDQ2PS    Y0, Y0       \
+	VMULPS       Y1, Y0, Y0   \
+	VEXTRACTF128 $1, Y0, X4   \
+	VADDSS       X0, X13, X13 \
+	VMOVSHDUP    X0, X1       \
+	VPERMILPS    $2, X0, X2   \
+	VPERMILPS    $3, X0, X3   \
+	VADDSS       X1, X13, X13 \
+	VADDSS       X2, X13, X13 \
+	VADDSS       X3, X13, X13 \
+	VMOVSHDUP    X4, X5       \
+	VPERMILPS    $2, X4, X6   \
+	VPERMILPS    $3, X4, X7   \
+	VADDSS       X4, X13, X13 \
+	VADDSS       X5, X13, X13 \
+	VADDSS       X6, X13, X13 \
 	VADDSS       X7, X13, X13
 
 #define PAIR(a, b) \
-	VPUNPCKLDQ b, a, Y8 \
-	VPUNPCKHDQ b, a, Y9 \
+	VPUNPCKLDQ b, a, Y8  \
+	VPUNPCKHDQ b, a, Y9  \
 	VPADDD     Y9, Y8, a
 
 #define QUAD(a, b) \
-	VPUNPCKLQDQ b, a, Y8 \
-	VPUNPCKHQDQ b, a, Y9 \
+	VPUNPCKLQDQ b, a, Y8  \
+	VPUNPCKHQDQ b, a, Y9  \
 	VPADDD      Y9, Y8, a
 
 // ROW1 ends one block of a row: Y0 holds its eight partial sums. Leaves the
 // sum in X0 and the product of the scales in X1.
 #define ROW1 \
-	VEXTRACTI128 $1, Y0, X1    \
-	VPADDD       X1, X0, X0    \
-	VPSHUFD      $14, X0, X1   \
-	VPADDD       X1, X0, X0    \
-	VPSHUFD      $1, X0, X1    \
-	VPADDD       X1, X0, X0    \
-	MOVWLZX      (SI), AX      \
-	VMOVD        AX, X1        \
-	VCVTPH2PS    X1, X1        \
+	VEXTRACTI128 $1, Y0, X1   \
+	VPADDD       X1, X0, X0   \
+	VPSHUFD      $14, X0, X1  \
+	VPADDD       X1, X0, X0   \
+	VPSHUFD      $1, X0, X1   \
+	VPADDD       X1, X0, X0   \
+	MOVWLZX      (SI), AX     \
+	VMOVD        AX, X1       \
+	VCVTPH2PS    X1, X1       \
 	VMULSS       (R9), X1, X1
 
 #define ROW1_ADD \

@@ -20,7 +20,9 @@ func TestGemvQ4x4Variants(t *testing.T) {
 		name string
 		run  func(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32)
 	}{
-		{"plain", gemvQ4x4VNNI},
+		{"plain", func(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32) {
+			gemvQ4x4VNNI(dst, w, groups, nb, q, d, bias, 0)
+		}},
 		{"long", gemvQ4x4LongVNNI},
 		{"pairs", func(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32) {
 			gemvQ4x4PairsVNNI(dst, w, groups/2, nb, q, d, bias)
@@ -36,6 +38,21 @@ func TestGemvQ4x4Variants(t *testing.T) {
 				sameBits(t, fmt.Sprintf("%s, %d blocks, %s", v.name, nb, kind), got, want)
 			}
 		}
+	}
+}
+
+// TestFetchAhead: prefetching changes nothing but time.
+func TestFetchAhead(t *testing.T) {
+	defer func(saved int) { fetchAhead = saved }(fetchAhead)
+	for _, fetchAhead = range []int{0, 4352} {
+		eachImplementation(t, func(t *testing.T) {
+			for _, l := range layouts {
+				testMatMul(t, newMatMulCase(t, l, "random", 80, 5, 1, uint64(l)))
+			}
+		})
+	}
+	if v := vendor(); len(v) != 12 {
+		t.Errorf("vendor %q", v)
 	}
 }
 

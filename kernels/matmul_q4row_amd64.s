@@ -7,14 +7,14 @@
 
 // Block i of a row: eight partial sums of four columns each.
 #define VNNI(i, acc) \
-	VMOVDQU     (2+18*i)(SI), X8 \
-	VPXOR       acc, acc, acc    \
-	VPSRLW      $4, X8, X9       \
-	VINSERTI128 $1, X9, Y8, Y8   \
-	VPAND       Y12, Y8, Y8      \
+	VMOVDQU     (2+18*i)(SI), X8    \
+	VPXOR       acc, acc, acc       \
+	VPSRLW      $4, X8, X9          \
+	VINSERTI128 $1, X9, Y8, Y8      \
+	VPAND       Y12, Y8, Y8         \
 	VPDPBUSD    (32*i)(R8), Y8, acc
 
-// func gemvQ4RowVNNI(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32)
+// func gemvQ4RowVNNI(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32, ahead int)
 //
 // dst[g] = row g times the token, as MatMul defines it, for groups >= 1 rows of
 // nb >= 1 blocks of 18 bytes.
@@ -24,7 +24,7 @@
 //
 // X13 result; Y0-Y7 partial sums; Y12 0x0f bytes.
 // s = sum((n+8)*x) - 8*sum(x): |s| <= 32*15*127 + 8*32*127 < 2^17.
-TEXT ·gemvQ4RowVNNI(SB), NOSPLIT, $0-56
+TEXT ·gemvQ4RowVNNI(SB), NOSPLIT, $0-64
 	GEMV_ARGS
 	MOVL         $0x0f0f0f0f, AX
 	VMOVD        AX, X12
@@ -37,6 +37,7 @@ row:
 	JLT    rest
 
 blocks:
+	AHEAD136
 	VNNI(0, Y0)
 	VNNI(1, Y1)
 	VNNI(2, Y2)
@@ -88,13 +89,13 @@ done:
 	VPMADDUBSW  (32*i)(R8), Y8, Y8 \
 	VPMADDWD    Y14, Y8, acc
 
-// func gemvQ4RowAVX2(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32)
+// func gemvQ4RowAVX2(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32, ahead int)
 //
 // As gemvQ4RowVNNI.
 //
 // X13 result; Y0-Y7 partial sums; Y12 0x0f bytes; Y14 ones.
 // A 16-bit pair is at most 2*15*127 = 3810 < 2^15; s as there.
-TEXT ·gemvQ4RowAVX2(SB), NOSPLIT, $0-56
+TEXT ·gemvQ4RowAVX2(SB), NOSPLIT, $0-64
 	GEMV_ARGS
 	MOVL         $0x0f0f0f0f, AX
 	VMOVD        AX, X12
@@ -109,6 +110,7 @@ row:
 	JLT    rest
 
 blocks:
+	AHEAD136
 	AVX2(0, Y0)
 	AVX2(1, Y1)
 	AVX2(2, Y2)

@@ -15,10 +15,10 @@
 // s = sum((n+8)*x) - 8*sum(x): |s| <= 32*15*127 + 8*32*127 < 2^17.
 
 #define CONSTANTS \
-	MOVL         $0x08080808, AX   \
-	VPBROADCASTD AX, Z26           \
-	MOVL         $0x0f0f0f0f, AX   \
-	VPBROADCASTD AX, Z27           \
+	MOVL         $0x08080808, AX     \
+	VPBROADCASTD AX, Z26             \
+	MOVL         $0x0f0f0f0f, AX     \
+	VPBROADCASTD AX, Z27             \
 	VMOVDQU32    ·spread+0(SB), Z28  \
 	VMOVDQU32    ·spread+64(SB), Z29
 
@@ -29,35 +29,35 @@
 	NEGQ CX
 
 #define ACTS \
-	VMOVDQU      (R8), Y6             \
-	VPERMD       Z6, Z28, Z7          \
-	VPERMD       Z6, Z29, Z8          \
+	VMOVDQU      (R8), Y6            \
+	VPERMD       Z6, Z28, Z7         \
+	VPERMD       Z6, Z29, Z8         \
 	VPSRAD.BCST  $4, (R10)(CX*4), X2
 
 // (w ^ 8) & 15 of the low nibbles to lo, of the high ones to hi.
 #define NIBBLES(w, lo, hi) \
-	VMOVDQU32  w, lo             \
-	VPSRLW     $4, lo, hi        \
+	VMOVDQU32  w, lo               \
+	VPSRLW     $4, lo, hi          \
 	VPTERNLOGD $0x48, Z26, Z27, lo \
 	VPTERNLOGD $0x48, Z26, Z27, hi
 
 #define BLOCK \
-	ACTS                          \
-	NIBBLES(8(SI), Z4, Z5)        \
-	VPDPBUSD    Z7, Z4, Z2        \
-	VPDPBUSD    Z8, Z5, Z2        \
-	FINISH_VNNI((R9)(CX*4))       \
-	ADDQ        $32, R8           \
-	ADDQ        $72, SI           \
+	ACTS                    \
+	NIBBLES(8(SI), Z4, Z5)  \
+	VPDPBUSD    Z7, Z4, Z2  \
+	VPDPBUSD    Z8, Z5, Z2  \
+	FINISH_VNNI((R9)(CX*4)) \
+	ADDQ        $32, R8     \
+	ADDQ        $72, SI     \
 	INCQ        CX
 
-// func gemvQ4x4VNNI(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32)
+// func gemvQ4x4VNNI(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32, ahead int)
 //
 // dst[4*g+m] = row m of group g times the token, as MatMul defines it, for
 // groups >= 1 groups of nb >= 1 group-blocks of 72 bytes.
 //
 // X0 result; Z2 integer sums; Z4, Z5 codes; Z7, Z8 activations.
-TEXT ·gemvQ4x4VNNI(SB), NOSPLIT, $0-56
+TEXT ·gemvQ4x4VNNI(SB), NOSPLIT, $0-64
 	GEMV_ARGS
 	CONSTANTS
 
@@ -67,6 +67,7 @@ group:
 	VXORPS X0, X0, X0
 
 block:
+	AHEAD72
 	BLOCK
 	JNZ block
 
@@ -82,7 +83,10 @@ block:
 // The same for rows so long that weights push the activations out of the first
 // cache: a non-temporal prefetch keeps some of them there.
 TEXT ·gemvQ4x4LongVNNI(SB), NOSPLIT, $0-56
-	GEMV_ARGS
+	MOVQ dst+0(FP), DI
+	MOVQ w+8(FP), SI
+	MOVQ groups+16(FP), BX
+	MOVQ nb+24(FP), DX
 	CONSTANTS
 
 group:
@@ -179,14 +183,14 @@ block:
 	VPMADDUBSW   Y6, hi, hi            \
 	VPADDW       hi, lo, lo
 
-// func gemvQ4x4AVX2(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32)
+// func gemvQ4x4AVX2(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32, ahead int)
 //
 // As gemvQ4x4VNNI with two lanes a register.
 //
 // X0 result; Y2 pair sums, then integer sums; Y11 0x88 bytes; Y12 0x0f bytes; Y13
 // repeats dword 0 in the low lane, dword 1 in the high one; Y14 ones.
 // Four 16-bit pairs are at most 4*2*15*127 = 15240 < 2^15; s as there.
-TEXT ·gemvQ4x4AVX2(SB), NOSPLIT, $0-56
+TEXT ·gemvQ4x4AVX2(SB), NOSPLIT, $0-64
 	GEMV_ARGS
 	MOVL         $0x88888888, AX
 	VMOVD        AX, X11
@@ -203,6 +207,7 @@ group:
 	VXORPS X0, X0, X0
 
 block:
+	AHEAD72
 	AVX2(0, Y2, Y7)
 	AVX2(1, Y3, Y8)
 	VPADDW       Y3, Y2, Y2

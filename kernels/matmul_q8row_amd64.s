@@ -11,7 +11,7 @@
 	VPXOR    acc, acc, acc         \
 	VPDPBUSD (32*i)(R8), Y8, acc
 
-// func gemvQ8RowVNNI(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32)
+// func gemvQ8RowVNNI(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32, ahead int)
 //
 // dst[g] = row g times the token, as MatMul defines it, for groups >= 1 rows of
 // nb >= 1 blocks of 34 bytes.
@@ -20,7 +20,7 @@
 //
 // X13 result; Y0-Y7 partial sums; Y31 0x80 bytes.
 // s = sum((w+128)*x) - 128*sum(x): |s| <= 32*255*127 + 128*32*127 < 2^21.
-TEXT ·gemvQ8RowVNNI(SB), NOSPLIT, $0-56
+TEXT ·gemvQ8RowVNNI(SB), NOSPLIT, $0-64
 	GEMV_ARGS
 	MOVL         $0x80808080, AX
 	VPBROADCASTD AX, Y31
@@ -32,6 +32,7 @@ row:
 	JLT    rest
 
 blocks:
+	AHEAD272
 	VNNI(0, Y0)
 	VNNI(1, Y1)
 	VNNI(2, Y2)
@@ -80,13 +81,13 @@ done:
 	VPMADDUBSW Y9, acc, acc     \
 	VPMADDWD   Y14, acc, acc
 
-// func gemvQ8RowAVX2(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32)
+// func gemvQ8RowAVX2(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32, ahead int)
 //
 // As gemvQ8RowVNNI; bias is not read.
 //
 // X13 result; Y0-Y7 partial sums; Y14 ones.
 // A 16-bit pair is at most 2*128*127 = 32512 < 2^15, a sum 32*128*127 < 2^19.
-TEXT ·gemvQ8RowAVX2(SB), NOSPLIT, $0-56
+TEXT ·gemvQ8RowAVX2(SB), NOSPLIT, $0-64
 	GEMV_ARGS
 	VPCMPEQW Y14, Y14, Y14
 	VPSRLW   $15, Y14, Y14
@@ -98,6 +99,7 @@ row:
 	JLT    rest
 
 blocks:
+	AHEAD272
 	AVX2(0, Y0)
 	AVX2(1, Y1)
 	AVX2(2, Y2)

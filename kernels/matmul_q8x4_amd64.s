@@ -5,7 +5,7 @@
 #include "textflag.h"
 #include "matmul_amd64.h"
 
-// func gemvQ8x4VNNI(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32)
+// func gemvQ8x4VNNI(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32, ahead int)
 //
 // dst[4*g+m] = row m of group g times the token, as MatMul defines it, for
 // groups >= 1 groups of nb >= 1 group-blocks of 136 bytes.
@@ -16,7 +16,7 @@
 // X0 result; Z2 integer sums; Z28, Z29 spread of columns 0-15 and 16-31; Z31 0x80
 // bytes.
 // s = sum((w+128)*x) - 128*sum(x): |s| <= 32*255*127 + 128*32*127 < 2^21.
-TEXT ·gemvQ8x4VNNI(SB), NOSPLIT, $0-56
+TEXT ·gemvQ8x4VNNI(SB), NOSPLIT, $0-64
 	GEMV_ARGS
 	MOVL         $0x80808080, AX
 	VPBROADCASTD AX, Z31
@@ -28,6 +28,7 @@ group:
 	VXORPS X0, X0, X0
 
 block:
+	AHEAD136
 	VMOVDQU     (R8), Y6
 	VPERMD      Z6, Z28, Z7
 	VPERMD      Z6, Z29, Z8
@@ -59,14 +60,14 @@ block:
 	VPMADDWD     Y14, Y6, Y6      \
 	VPADDD       Y6, acc, acc
 
-// func gemvQ8x4AVX2(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32)
+// func gemvQ8x4AVX2(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32, ahead int)
 //
 // As gemvQ8x4VNNI with two lanes a register; bias is not read.
 //
 // X0 result; Y2, Y3 integer sums; Y13 repeats dword 0 in the low lane, dword 1 in
 // the high one; Y14 ones.
 // A 16-bit pair is at most 2*128*127 = 32512 < 2^15, a sum 32*128*127 < 2^19.
-TEXT ·gemvQ8x4AVX2(SB), NOSPLIT, $0-56
+TEXT ·gemvQ8x4AVX2(SB), NOSPLIT, $0-64
 	GEMV_ARGS
 	VPCMPEQW Y14, Y14, Y14
 	VPSRLW   $15, Y14, Y14
@@ -77,6 +78,7 @@ group:
 	VXORPS X0, X0, X0
 
 block:
+	AHEAD136
 	VPXOR        Y2, Y2, Y2
 	VPXOR        Y3, Y3, Y3
 	AVX2(0, Y2)

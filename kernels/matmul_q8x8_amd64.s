@@ -11,14 +11,14 @@
 	VPXORD        (16+32*k)(SI), Y31, Y4 \
 	VPDPBUSD.BCST (4*k)(R8), Y4, acc
 
-// func gemvQ8x8VNNI(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32)
+// func gemvQ8x8VNNI(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32, ahead int)
 //
 // dst[8*g+m] = row m of group g times the token, as MatMul defines it, for
 // groups >= 1 groups of nb >= 1 tiles of 272 bytes.
 //
 // Y0 result; Y2, Y3 integer sums of even and odd steps; Y31 0x80 bytes.
 // s = sum((w+128)*x) - 128*sum(x): |s| <= 32*255*127 + 128*32*127 < 2^21.
-TEXT ·gemvQ8x8VNNI(SB), NOSPLIT, $0-56
+TEXT ·gemvQ8x8VNNI(SB), NOSPLIT, $0-64
 	GEMV_ARGS
 	MOVL         $0x80808080, AX
 	VPBROADCASTD AX, Y31
@@ -28,6 +28,7 @@ group:
 	VXORPS Y0, Y0, Y0
 
 block:
+	AHEAD272
 	VPBROADCASTD (R10), Y2
 	VPXOR        Y3, Y3, Y3
 	VNNI(0, Y2)
@@ -65,13 +66,13 @@ block:
 	VPMADDWD     Y14, Y6, Y6       \
 	VPADDD       Y6, acc, acc
 
-// func gemvQ8x8AVX2(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32)
+// func gemvQ8x8AVX2(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32, ahead int)
 //
 // As gemvQ8x8VNNI; bias is not read.
 //
 // Y0 result; Y2, Y3 integer sums; Y14 ones.
 // A 16-bit pair is at most 2*128*127 = 32512 < 2^15, a sum 32*128*127 < 2^19.
-TEXT ·gemvQ8x8AVX2(SB), NOSPLIT, $0-56
+TEXT ·gemvQ8x8AVX2(SB), NOSPLIT, $0-64
 	GEMV_ARGS
 	VPCMPEQW Y14, Y14, Y14
 	VPSRLW   $15, Y14, Y14
@@ -81,6 +82,7 @@ group:
 	VXORPS Y0, Y0, Y0
 
 block:
+	AHEAD272
 	VPXOR        Y2, Y2, Y2
 	VPXOR        Y3, Y3, Y3
 	AVX2(0, Y2)

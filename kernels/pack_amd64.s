@@ -83,10 +83,10 @@ block:
 
 // The scales of four rows of row-major blocks, to float32 in X8.
 #define SCALES \
-	VMOVD     (SI), X8            \
-	VPINSRW   $1, (R8), X8, X8    \
-	VPINSRW   $2, (R9), X8, X8    \
-	VPINSRW   $3, (R10), X8, X8   \
+	VMOVD     (SI), X8          \
+	VPINSRW   $1, (R8), X8, X8  \
+	VPINSRW   $2, (R9), X8, X8  \
+	VPINSRW   $3, (R10), X8, X8 \
 	VCVTPH2PS X8, X8
 
 // func packQ8Row(panel, w0, w1, w2, w3 *byte, nb int, flip uint32)
@@ -139,12 +139,12 @@ block:
 
 // Codes of both nibbles of x, four columns of four rows, to step k and k+4.
 #define NIBBLES(k, x) \
-	VPSRLW  $4, x, X9         \
-	VPAND   X14, x, x         \
-	VPAND   X14, X9, X9       \
-	VPADDB  X12, x, x         \
-	VPADDB  X12, X9, X9       \
-	VMOVDQU x, (64*k)(DI)     \
+	VPSRLW  $4, x, X9          \
+	VPAND   X14, x, x          \
+	VPAND   X14, X9, X9        \
+	VPADDB  X12, x, x          \
+	VPADDB  X12, X9, X9        \
+	VMOVDQU x, (64*k)(DI)      \
 	VMOVDQU X9, (256+64*k)(DI)
 
 // func packQ4x4(panel, w *byte, nb int, bias uint32)
