@@ -19,14 +19,18 @@ import (
 
 // BenchModel says what the token rates were measured on.
 type BenchModel struct {
-	Path    string `json:"path"` // of made-up weights, which are gone: the shape's name
-	Made    bool   `json:"made_up"`
-	Mode    string `json:"mode"`   // copies in the file
-	Family  string `json:"family"` // the one that computes
+	Path     string        `json:"path"` // of made-up weights, which are gone: the shape's name
+	Made     bool          `json:"made_up"`
+	Mode     string        `json:"mode"` // copies in the file
+	Families []BenchFamily `json:"families"`
+	LoadMS   int64         `json:"load_ms"`
+}
+
+// BenchFamily is one copy of the weights in a file.
+type BenchFamily struct {
+	Family  string `json:"family"` // "q8" or "q4"
 	Layout  string `json:"layout"`
 	Weights int64  `json:"weight_bytes"` // read for each token
-	Context int    `json:"context"`      // tokens there is room for
-	LoadMS  int64  `json:"load_ms"`
 }
 
 // DecodeSpeed is how fast tokens are generated one by one behind a context.
@@ -72,9 +76,15 @@ func (b *bench) model(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, n := range b.opt.Threads {
-		if err := b.modelThreads(ctx, path, n); err != nil {
-			return err
+	families, err := b.describe(path)
+	if err != nil {
+		return err
+	}
+	for _, family := range families {
+		for _, n := range b.opt.Threads {
+			if err := b.modelThreads(ctx, path, family, n); err != nil {
+				return err
+			}
 		}
 	}
 	b.report.RSSMB, b.report.AnonMB = round1(b.report.RSSMB), round1(b.report.AnonMB)
@@ -82,13 +92,41 @@ func (b *bench) model(ctx context.Context) error {
 	return nil
 }
 
-func (b *bench) modelThreads(ctx context.Context, path string, n int) (err error) {
+// describe looks at the file and returns the families that can compute, with the
+// bytes of each.
+func (b *bench) describe(path string) ([]BenchFamily, error) {
+	f, err := vqf.Open(path, vqf.OpenOptions{})
+	if err != nil {
+		return nil, notConverted(path, err)
+	}
+	d := &BenchModel{Path: path, Mode: fileMode(f)}
+	if b.opt.Model == "" {
+		d.Path, d.Made = b.shape(), true
+	}
+	for _, family := range []string{"q8", "q4"} {
+		if family == "q8" && !f.HasQ8() || family == "q4" && !f.HasQ4() {
+			continue
+		}
+		one := BenchFamily{Family: family}
+		for _, t := range f.Tensors() {
+			if strings.HasPrefix(t.Name, family+"_") {
+				one.Weights += int64(t.Bytes)
+			}
+		}
+		d.Families = append(d.Families, one)
+	}
+	b.report.Model = d
+	return d.Families, f.Close()
+}
+
+func (b *bench) modelThreads(ctx context.Context, path string, family BenchFamily, n int) (err error) {
 	prompt := b.promptTokens()
 	longest := prompt
 	for _, c := range b.contexts() {
 		longest = max(longest, c)
 	}
-	m, err := engine.Load(path, engine.Options{Threads: n, Pin: true, Context: longest + benchTokensMost + b.opt.Tokens + 1, NoTokenizer: true})
+	m, err := engine.Load(path, engine.Options{Threads: n, Pin: true, Family: family.Family,
+		Context: longest + benchTokensMost + b.opt.Tokens + 1, NoTokenizer: true})
 	if err != nil {
 		return err
 	}
@@ -97,12 +135,14 @@ func (b *bench) modelThreads(ctx context.Context, path string, n int) (err error
 	if info.Threads != n {
 		return fmt.Errorf("bench: %d threads: the engine uses %d: the CPU quota or affinity of this process is smaller", n, info.Threads)
 	}
-	if b.report.Model == nil {
-		if err := b.describe(path, info); err != nil {
-			return err
+	d := b.report.Model
+	for i := range d.Families {
+		if f := &d.Families[i]; f.Family == family.Family && f.Layout == "" {
+			f.Layout, d.LoadMS = info.Layout, info.LoadTime.Milliseconds()
+			b.say("model    %s: %s, %.0f MB of weights a token, loaded in %d ms", d.Path, f.Layout, float64(f.Weights)/1e6, d.LoadMS)
 		}
 	}
-	r := runner{bench: b, m: m, info: info}
+	r := runner{bench: b, m: m, info: info, weights: family.Weights}
 	if err := r.prefill(ctx, prompt); err != nil {
 		return err
 	}
@@ -114,26 +154,6 @@ func (b *bench) modelThreads(ctx context.Context, path string, n int) (err error
 	rss, anon := residentMB()
 	b.report.RSSMB, b.report.AnonMB = max(b.report.RSSMB, rss), max(b.report.AnonMB, anon)
 	return nil
-}
-
-// describe fills in what is known once the file is loaded.
-func (b *bench) describe(path string, info engine.Info) error {
-	f, err := vqf.Open(path, vqf.OpenOptions{})
-	if err != nil {
-		return err
-	}
-	d := &BenchModel{Path: path, Mode: fileMode(f), Family: info.Family, Layout: info.Layout, Context: info.Context, LoadMS: info.LoadTime.Milliseconds()}
-	for _, t := range f.Tensors() {
-		if strings.HasPrefix(t.Name, info.Family+"_") {
-			d.Weights += int64(t.Bytes)
-		}
-	}
-	if b.opt.Model == "" {
-		d.Path, d.Made = b.shape(), true
-	}
-	b.report.Model = d
-	b.say("model    %s: %s in %s, %.0f MB of weights a token, loaded in %d ms", d.Path, d.Family, d.Layout, float64(d.Weights)/1e6, d.LoadMS)
-	return f.Close()
 }
 
 // fileMode is which copies of the weights a file holds.
@@ -158,7 +178,9 @@ type runner struct {
 	*bench
 	m    *engine.Model
 	info engine.Info
-	used int32 // token that the last prompt began with: none is found in the cache
+
+	weights int64 // bytes a token
+	used    int32 // token that the last prompt began with: none is found in the cache
 }
 
 // prompt makes n tokens that begin as no prompt before them.
@@ -213,7 +235,7 @@ func (r *runner) decode(ctx context.Context, depth int) error {
 	if err != nil {
 		return err
 	}
-	gbs := res.Timing.DecodeTPS * float64(r.report.Model.Weights) / 1e9
+	gbs := res.Timing.DecodeTPS * float64(r.weights) / 1e9
 	s := DecodeSpeed{Mode: r.info.Family, Threads: r.info.Threads, Context: depth, TokS: round1(res.Timing.DecodeTPS), GBs: round2(gbs), Tokens: n}
 	if read := r.readOf(s.Threads); read > 0 {
 		s.OfRead = round2(gbs / read)

@@ -47,7 +47,11 @@ func DialError(err error, url string) error {
 	case control.Denied(err):
 		return control.Errorf(control.Forbidden, "broker %s refuses this user: give --username and --password-file", url)
 	}
-	return fmt.Errorf("%w: broker %s: %v: is the appliance running?", ErrUnreachable, url, err)
+	var op *net.OpError
+	if errors.As(err, &op) { // the rest names the address once more
+		return fmt.Errorf("%w: broker %s: %v: is the appliance running?", ErrUnreachable, url, op.Err)
+	}
+	return fmt.Errorf("%w: broker %s: %v", ErrUnreachable, url, err)
 }
 
 // AnswerError says what became of a request that was sent. The device's own error

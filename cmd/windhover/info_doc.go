@@ -179,12 +179,19 @@ func (d *infoDoc) printTensors(out io.Writer) error {
 	_, _ = fmt.Fprintf(w, "\n%s\t%s\t%s\t%s\t%s\t  %s\n", "TYPE", "ROWS", "COLS", "OFFSET", "BYTES", "TENSOR") // Flush tells, here and below
 	for _, t := range d.Tensors {
 		name := t.Name
+		if t.File != "" && len(d.Files) > 1 {
+			name += "  in " + t.File
+		}
 		if t.SHA256 != "" {
 			name += "  sha256 " + t.SHA256
 		}
 		_, _ = fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t  %s\n", t.Type, t.Rows, t.Cols, t.Offset, t.Bytes, name)
 	}
-	_, _ = fmt.Fprintf(w, "\nTENSORS\tBYTES\tMIB\t  GROUP\n")
+	kind := "GROUP"
+	if d.Groups == nil {
+		kind = "TYPE"
+	}
+	_, _ = fmt.Fprintf(w, "\nTENSORS\tBYTES\tMIB\t  %s\n", kind)
 	for _, g := range d.Groups {
 		_, _ = fmt.Fprintf(w, "%d\t%d\t%.1f\t  %s\n", g.Count, g.Bytes, float64(g.Bytes)/(1<<20), g.Group)
 	}

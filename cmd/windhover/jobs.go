@@ -62,8 +62,8 @@ func retainedJobs(cmd *cobra.Command, broker *brokerFlags) ([]control.JobRecord,
 	if err != nil {
 		return nil, err
 	}
-	if err := cfg.Endpoint.Check(); err != nil {
-		return nil, usageError{cmd, err}
+	if err := checkEndpoint(cmd, cfg.Endpoint); err != nil {
+		return nil, err
 	}
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()

@@ -43,6 +43,7 @@ func progress(cmd *cobra.Command, what string) (update func(done, total int64), 
 	return update, func() {
 		if bar != nil {
 			_ = bar.Clear() // likewise
+			bar = nil
 		}
 	}
 }

@@ -80,8 +80,8 @@ func (b *brokerFlags) dial(cmd *cobra.Command) (*control.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := cfg.Endpoint.Check(); err != nil {
-		return nil, usageError{cmd, err}
+	if err := checkEndpoint(cmd, cfg.Endpoint); err != nil {
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), b.timeout+5*time.Second)
 	defer cancel()
@@ -90,6 +90,18 @@ func (b *brokerFlags) dial(cmd *cobra.Command) (*control.Client, error) {
 		return nil, appliance.DialError(err, cfg.Endpoint.URL)
 	}
 	return c, nil
+}
+
+// checkEndpoint finds a mistake in the flags before anything connects, and calls
+// the flags by their names.
+func checkEndpoint(cmd *cobra.Command, ep control.Endpoint) error {
+	err := ep.Check()
+	if err == nil {
+		return nil
+	}
+	flags := strings.NewReplacer("mqtt.url", "--broker", "set mqtt.allow_plaintext = true", "give --allow-plaintext",
+		"mqtt.username", "--username", "mqtt.password_file", "--password-file", "mqtt.cert_file", "--cert-file", "mqtt.key_file", "--key-file")
+	return usagef(cmd, "%s", flags.Replace(err.Error()))
 }
 
 // clientName is a name that can stand in a topic: the MQTT user name, else the
