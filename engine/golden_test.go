@@ -33,13 +33,13 @@ type goldenCase struct {
 }
 
 // goldenCases are all that can be run here: from testdata always, from the
-// large set where it is.
+// large set where it is and the run is not short.
 func goldenCases() []goldenCase {
 	cases := []goldenCase{
 		{"qwen3-tiny", "q8_0", vqf.ModeQ8}, {"qwen3-tiny", "q4_0", vqf.ModeQ4},
 		{"llama-tiny", "vqf_q8", vqf.ModeQ8},
 	}
-	if shared() != "" && !raceEnabled {
+	if shared() != "" && !testing.Short() {
 		cases = append(cases, goldenCase{"llama-tiny", "vqf_q4", vqf.ModeQ4})
 		for _, model := range []string{"qwen3-tiny-sharded", "qwen3-tiny-untied", "qwen3vl-tiny"} {
 			cases = append(cases, goldenCase{model, "q8_0", vqf.ModeQ8}, goldenCase{model, "q4_0", vqf.ModeQ4})
@@ -48,9 +48,11 @@ func goldenCases() []goldenCase {
 	return cases
 }
 
-// activations are the paths to compare.
+// activations are the paths to compare. The reference path is plain Go, which
+// takes minutes under the race detector or an emulator: those runs are short,
+// and leave it to TestReferenceMatchesGolden.
 func activations() []string {
-	if raceEnabled {
+	if testing.Short() {
 		return []string{"int8"}
 	}
 	return []string{"int8", "f32"}

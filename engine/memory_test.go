@@ -85,7 +85,7 @@ func TestLoadTouchesLittle(t *testing.T) {
 	if anon > need.Scratch+16<<20 {
 		t.Errorf("%d bytes of memory taken by loading, want about the scratch of %d", anon, need.Scratch)
 	}
-	if !raceEnabled && need.Scratch > 64<<20 {
+	if need.Scratch > 64<<20 {
 		t.Errorf("scratch of %d bytes for a model of 2B", need.Scratch)
 	}
 	if m.Info().Context != 8192 || m.Info().Family != "q4" {
