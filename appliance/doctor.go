@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+
+	"windhover/control"
 )
 
 // Marks of a finding.
@@ -81,11 +83,14 @@ func (d *doctor) add(f Finding) {
 func (d *doctor) appliance(context.Context) {
 	const name = "appliance"
 	if d.running == nil {
-		detail := "does not run: nobody answers on " + d.cfg.Paths.Socket
-		if !errors.Is(d.notRunning, ErrUnreachable) {
-			detail = oneLine(d.notRunning)
+		switch {
+		case errors.Is(d.notRunning, ErrUnreachable):
+			d.warn(name, "start it: systemctl start windhover, or windhover serve", "does not run: nobody answers on %s", d.cfg.Paths.Socket)
+		case errors.Is(d.notRunning, control.Forbidden):
+			d.warn(name, "use sudo, or join the group windhover", "whether it runs cannot be seen: this user may not open %s", d.cfg.Paths.Socket)
+		default:
+			d.warn(name, "see its log: journalctl -u windhover", "%s", oneLine(d.notRunning))
 		}
-		d.warn(name, "start it: systemctl start windhover, or windhover serve", "%s", detail)
 		return
 	}
 	ready := 0

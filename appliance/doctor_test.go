@@ -43,6 +43,23 @@ func only(t *testing.T, d *doctor, check func(context.Context)) Finding {
 	return d.report.Findings[0]
 }
 
+func TestDoctorWithoutAppliance(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{ErrUnreachable, "does not run"},
+		{control.Errorf(control.Forbidden, "x"), "cannot be seen"},
+		{errors.New("x"), "x"},
+	} {
+		d := visit(t, nil)
+		d.notRunning = c.err
+		if f := only(t, d, d.appliance); f.Status != FindingWarn || !strings.Contains(f.Detail, c.want) || f.Advice == "" {
+			t.Errorf("%v: %+v, want a warning with %q", c.err, f, c.want)
+		}
+	}
+}
+
 func TestDoctorGovernor(t *testing.T) {
 	topo, err := kernels.DetectTopology()
 	if err != nil {

@@ -34,8 +34,8 @@ With --json each answer is one JSON object a line.`,
 			if len(images) > 0 {
 				return noPictures()
 			}
-			if cmd.Flags().Changed("max-tokens") && flags.maxTokens < 1 {
-				return usagef(cmd, "--max-tokens %d: give at least 1", flags.maxTokens)
+			if err := flags.check(cmd); err != nil {
+				return err
 			}
 			m, err := appliance.OpenModel(a[0], opt)
 			if err != nil {

@@ -36,6 +36,17 @@ func (s *sampling) add(cmd *cobra.Command, maxTokens string) {
 	f.StringVar(&s.system, "system", "", "system message before the conversation")
 }
 
+// check refuses what does not go together.
+func (s *sampling) check(cmd *cobra.Command) error {
+	switch {
+	case s.raw && (s.system != "" || s.think):
+		return usagef(cmd, "--system and --think are for chats: leave them out, or --raw")
+	case cmd.Flags().Changed("max-tokens") && s.maxTokens < 1:
+		return usagef(cmd, "--max-tokens %d: give at least 1", s.maxTokens)
+	}
+	return nil
+}
+
 // request is what the flags say; what they do not say is left to the device.
 func (s *sampling) request(cmd *cobra.Command, op string) *control.Request {
 	r := control.NewRequest(op)

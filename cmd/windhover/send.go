@@ -34,6 +34,9 @@ With --json: one object, {"id","text","thinking","finish","usage","timing","mode
 			if len(images) > 0 {
 				return noPictures()
 			}
+			if err := flags.check(cmd); err != nil {
+				return err
+			}
 			text := a[0]
 			if text == "-" {
 				var err error
