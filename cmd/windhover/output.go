@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -58,6 +59,9 @@ func reportError(cmd *cobra.Command, err error) int {
 	}
 	code, _ := classify(err)
 	line := strings.TrimPrefix(oneLine(err), "control: ")
+	if ctx := cmd.Context(); ctx != nil && ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		line = "stopped"
+	}
 	if code == exitUsage {
 		line += fmt.Sprintf(" (see %s --help)", cmd.CommandPath())
 	}
