@@ -6,17 +6,17 @@ package kernels
 
 // packed is what the kernels read beside the plain codes.
 type packed struct {
-	bias []int32 // [Cols/32] of a single token: -128 times the sum of its codes
+	bias []int32 // [fewTokens][Cols/32] -128 times the sum of the codes
 
-	// Tiles of tileTokens tokens (gemm_amd64.go), nil for a single token.
+	// Tiles of tileTokens tokens (gemm_amd64.go) for more than fewTokens, else nil.
 	packQ   []int8
 	packD   []float32
 	packSum []int32
 }
 
 func (p *packed) initPack(maxTokens, cols int) {
-	p.bias = make([]int32, cols/BlockLen)
-	if maxTokens == 1 {
+	p.bias = make([]int32, min(maxTokens, fewTokens)*cols/BlockLen)
+	if maxTokens <= fewTokens {
 		return
 	}
 	tiles := (maxTokens + tileTokens - 1) / tileTokens
@@ -25,16 +25,17 @@ func (p *packed) initPack(maxTokens, cols int) {
 	p.packSum = make([]int32, tiles*tileTokens*cols/BlockLen)
 }
 
-// packActs puts tokens [from,to) into their tiles. Workers call it at the same
-// time for disjoint ranges, a.Tokens being set: a token's places are its own.
+// packActs makes the bias of tokens [from,to), or puts them into their tiles.
+// Workers call it at the same time for disjoint ranges, a.Tokens being set: a
+// token's places are its own.
 func (p *packed) packActs(a *Acts, from, to int) {
 	nb := a.Cols / BlockLen
 	if !useAVX2 || nb == 0 || from == to {
 		return
 	}
-	if a.Tokens == 1 {
-		for b, s := range a.Sum[:nb] {
-			p.bias[b] = -128 * s
+	if a.Tokens <= fewTokens {
+		for b := from * nb; b < to*nb; b++ {
+			p.bias[b] = -128 * a.Sum[b]
 		}
 		return
 	}

@@ -4,15 +4,32 @@
 
 package kernels
 
+// Up to fewTokens, several tokens are done one by one: packing the weights
+// would cost more than it saves. Rows in work meanwhile stay in the second cache.
+const (
+	fewTokens = 5
+	fewBytes  = 128 << 10
+)
+
 func matMul(dst []float32, ldd int, m *Matrix, a *Acts, row0, row1 int) {
-	switch nb := m.Cols / BlockLen; {
+	l, nb := m.Layout, m.Cols/BlockLen
+	switch {
 	case !useAVX2 || nb == 0:
 		matMulGeneric(dst, ldd, m, a, row0, row1)
-	case a.Tokens > 1:
+	case a.Tokens > fewTokens:
 		gemm(dst, ldd, m, a, row0, row1)
 	default:
-		l := m.Layout
-		gemv(l, &dst[row0], &m.Data[row0*nb*l.BlockBytes()], (row1-row0)/l.Rows(), nb, &a.Q[0], &a.D[0], &a.bias[0])
+		row := nb * l.BlockBytes()
+		step := row1 - row0
+		if a.Tokens > 1 {
+			step = max(1, fewBytes/(row*panelRows)) * panelRows
+		}
+		for r := row0; r < row1; r += step {
+			groups := min(step, row1-r) / l.Rows()
+			for t := range a.Tokens {
+				gemv(l, &dst[t*ldd+r], &m.Data[r*row], groups, nb, &a.Q[t*m.Cols], &a.D[t*nb], &a.bias[t*nb])
+			}
+		}
 	}
 }
 

@@ -61,7 +61,7 @@ func TestGemmPanels(t *testing.T) {
 	eachImplementation(t, func(t *testing.T) {
 		for _, l := range layouts {
 			for _, nb := range []int{panelBlocks, panelBlocks + 1, 2*panelBlocks + 3} {
-				for _, tokens := range []int{4, 5, tileTokens, tileTokens + 1} {
+				for _, tokens := range []int{fewTokens, fewTokens + 1, tileTokens, tileTokens + 1, tileTokens + 4} {
 					testMatMul(t, newMatMulCase(t, l, "random", nb, panelRows/l.Rows()+1, tokens, uint64(tokens)))
 				}
 			}
