@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 )
@@ -82,7 +83,7 @@ type desk struct {
 
 // Observation is the end of one request, for metrics. It names no client and no id.
 type Observation struct {
-	Op     string
+	Op     string // one of Ops, or "other"
 	Code   string // "ok" or the name of the error code
 	Finish string // of a done generation
 	Model  ModelRef
@@ -99,22 +100,25 @@ type incoming struct {
 	dup        bool // the broker says that it may have delivered this before
 }
 
+// id is the id of a payload that is refused unread; "" when it has none.
+func (in *incoming) id() string {
+	if in.op == OpPrompt {
+		return "" // the payload is text, whatever it looks like
+	}
+	return peekID(in.payload)
+}
+
 // submit admits or refuses one request. It waits for no generation and no network.
 func (d *desk) submit(in incoming) {
 	d.door.Lock()
 	defer d.door.Unlock()
 	if len(in.payload) > d.lim.RequestBytes {
-		d.refuse(in.op, in.client, peekID(in.payload),
-			Errorf(PayloadTooLarge, "the request has more than %d bytes", d.lim.RequestBytes))
+		d.refuse(in.op, in.client, in.id(), Errorf(PayloadTooLarge, "the request has more than %d bytes", d.lim.RequestBytes))
 		return
 	}
 	r, err := DecodeRequest(in.op, in.client, in.payload)
 	if err != nil {
-		id := ""
-		if in.op != OpPrompt {
-			id = peekID(in.payload)
-		}
-		d.refuse(in.op, in.client, id, asError(err))
+		d.refuse(in.op, in.client, in.id(), asError(err))
 		return
 	}
 	hash := sha256.Sum256(append([]byte(in.op+"\x00"+in.client+"\x00"), in.payload...))
@@ -264,6 +268,9 @@ func (d *desk) refuse(op, client, id string, e *Error) {
 		return // strings and integers always encode
 	}
 	d.box.put(&message{topic: d.topics.Reply(client, id), payload: p, qos: 1})
+	if !slices.Contains(Ops, op) {
+		op = "other" // a name that anybody can make up must not become a metric
+	}
 	d.observe(Observation{Op: op, Code: e.Code.Name})
 	d.notify(Notice{Event: NoticeRefused, Client: client, ID: id, Err: e})
 }

@@ -84,7 +84,7 @@ func TestRefused(t *testing.T) {
 		{"unknown model", OpGenerate, `{"id":"f","prompt":"x","model":"huge"}`, "f", UnknownModel},
 		{"too large", OpGenerate, big, "big", PayloadTooLarge},
 		{"too large and cut", OpGenerate, big[:len(big)-9], "big", PayloadTooLarge},
-		{"too large, no id", OpPrompt, strings.Repeat("x", 70<<10), noID, PayloadTooLarge},
+		{"too large prompt", OpPrompt, big, noID, PayloadTooLarge},
 		{"expired", OpGenerate, `{"id":"g","prompt":"x","sent_at":"2026-11-29T11:59:00Z","ttl_ms":30000}`, "g", Expired},
 		{"no target", OpCancel, `{"id":"h"}`, "h", BadRequest},
 	}

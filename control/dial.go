@@ -162,7 +162,7 @@ func (e Endpoint) open(ctx context.Context) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &truncatingConn{Conn: nc}, nil
+	return &truncatingConn{Conn: nc, limit: maxPacket}, nil
 }
 
 func dialTCP(ctx context.Context, addr string) (net.Conn, error) {

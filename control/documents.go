@@ -7,9 +7,6 @@ import (
 	"time"
 )
 
-// echoAfter is when a new status is published once more.
-const echoAfter = time.Second
-
 // resync sends every retained document again, after each connection: the broker may
 // have lost them, and the will has replaced the status.
 func (s *Server) resync() {
@@ -43,9 +40,7 @@ func (s *Server) status() Status {
 	return st
 }
 
-// publishStatus sends the status when it has changed, or when force says so, and once
-// more after echoAfter: the embedded broker stores a retained message a moment after
-// it has passed it on, and who subscribes in between gets neither.
+// publishStatus sends the status when it has changed, or when force says so.
 func (s *Server) publishStatus(force bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,21 +49,7 @@ func (s *Server) publishStatus(force bool) {
 		return // err: strings, numbers and a time in this century always encode
 	}
 	s.lastStat = p
-	s.putStatus(p)
-	s.echo.Reset(echoAfter)
-}
-
-func (s *Server) putStatus(p []byte) {
 	s.control.put(&message{topic: s.topics.Status(), payload: p, qos: 1, retain: true, key: true})
-}
-
-// echoStatus is what the timer does.
-func (s *Server) echoStatus() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.state != StateOffline {
-		s.putStatus(s.lastStat)
-	}
 }
 
 // InfoChanged publishes the info document again.
@@ -206,6 +187,12 @@ func (s *Server) LastMove() time.Time {
 	if t := s.beat.Load(); t != nil && t.Before(oldest) {
 		oldest = *t
 	}
+	s.handling.Range(func(_, since any) bool {
+		if t := since.(time.Time); t.Before(oldest) {
+			oldest = t
+		}
+		return true
+	})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, l := range []*link{s.ctl, s.dat} {

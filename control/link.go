@@ -180,9 +180,8 @@ func (c *conn) reason() error {
 }
 
 var (
-	errStuck        = errors.New("control: the broker does not acknowledge")
-	errShutdown     = errors.New("control: shutting down")
-	errNotConnected = errors.New("control: not connected")
+	errStuck    = errors.New("control: the broker does not acknowledge")
+	errShutdown = errors.New("control: shutting down")
 )
 
 // connect makes a connection and subscribes.

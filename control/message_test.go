@@ -300,7 +300,7 @@ func TestProtocolDocument(t *testing.T) {
 		t.Errorf("docs/PROTOCOL.md has codes that do not exist: %v", got)
 	}
 	// Every JSON line of the document that says what it is must be read by the code.
-	lines := regexp.MustCompile("(?m)^\\{.*\\}$")
+	lines := regexp.MustCompile(`(?m)^\{.*\}$`)
 	n := 0
 	for _, l := range lines.FindAllString(string(doc), -1) {
 		if strings.HasPrefix(l, `{"t":`) {

@@ -13,6 +13,11 @@ const (
 	flightWindow = 64   // of one connection
 	maxControl   = 4096 // messages in the control lane without a key
 	maxLosses    = 3    // connections a message may be lost with before it is dropped
+
+	// echoAfter is when a retained document is sent once more. The embedded broker
+	// stores one a moment after it has passed it on, and who subscribes in between
+	// gets neither.
+	echoAfter = time.Second
 )
 
 // message is one publish.
@@ -49,14 +54,20 @@ type outbox struct {
 	resend  []*message
 	control []*message
 	keyed   map[string]*message // waiting in control, by topic
+	echoes  map[string]repeat   // retained documents to say again, by topic
 	active  []*stream           // with something to send, in round-robin order
 	flight  []*message          // handed over, not acknowledged, in order
 	idle    []chan struct{}     // closed when nothing is left
 	dropped uint64
 }
 
+type repeat struct {
+	m   *message
+	due time.Time
+}
+
 func newOutbox(now func() time.Time) *outbox {
-	return &outbox{now: now, wake: make(chan struct{}, 1), keyed: map[string]*message{}}
+	return &outbox{now: now, wake: make(chan struct{}, 1), keyed: map[string]*message{}, echoes: map[string]repeat{}}
 }
 
 func (o *outbox) signal() {
@@ -77,6 +88,10 @@ func (o *outbox) put(m *message) {
 
 func (o *outbox) putLocked(m *message) {
 	if m.key {
+		if m.retain {
+			again := &message{topic: m.topic, payload: m.payload, qos: m.qos, retain: true}
+			o.echoes[m.topic] = repeat{again, o.now().Add(echoAfter)}
+		}
 		if old := o.keyed[m.topic]; old != nil {
 			*old = *m
 			return
@@ -155,7 +170,31 @@ func (o *outbox) pick() (*message, time.Duration) {
 		}
 		return m, 0
 	}
-	return o.pickStream()
+	m, wait := o.pickEcho()
+	if m != nil {
+		return m, 0
+	}
+	m, due := o.pickStream()
+	if wait == 0 || due > 0 && due < wait {
+		wait = due
+	}
+	return m, wait
+}
+
+// pickEcho returns a document that is to be said again, or when one will be.
+func (o *outbox) pickEcho() (*message, time.Duration) {
+	now, wait := o.now(), time.Duration(0)
+	for topic, e := range o.echoes {
+		due := e.due.Sub(now)
+		if due <= 0 {
+			delete(o.echoes, topic)
+			return e.m, 0
+		}
+		if wait == 0 || due < wait {
+			wait = due
+		}
+	}
+	return nil, wait
 }
 
 // pickStream serves the best lane that any stream is in, streams of one lane in turn.

@@ -335,6 +335,29 @@ func TestKeyedMessages(t *testing.T) {
 	h.want(h.drain(true), "3")
 }
 
+func TestRetainedIsSaidTwice(t *testing.T) {
+	h := newHand(t)
+	status := func(p string) {
+		h.put(&message{topic: "status", payload: []byte(p), qos: 1, retain: true, key: true})
+	}
+	status("1")
+	h.want(h.drain(true), "1")
+	h.clock.advance(echoAfter / 2)
+	status("2")
+	h.want(h.drain(true), "2")
+	if m, wait := h.take(h.gen); m != nil || wait != echoAfter {
+		t.Errorf("due in %v", wait)
+	}
+	h.clock.advance(echoAfter)
+	m, _ := h.take(h.gen)
+	if m == nil || string(m.payload) != "2" || !m.retain {
+		t.Fatalf("the echo is %+v", m)
+	}
+	h.ack(h.gen, m)
+	h.clock.advance(time.Hour)
+	h.want(h.drain(true), "")
+}
+
 func TestControlLaneIsBounded(t *testing.T) {
 	h := newHand(t)
 	for range maxControl + 5 {

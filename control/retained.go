@@ -11,6 +11,7 @@ import (
 	"sort"
 	"strings"
 	"sync"
+	"time"
 )
 
 // retained publishes the retained documents of models and jobs, and remembers on disk
@@ -21,11 +22,17 @@ type retained struct {
 	dir  string
 	fail func(error) // the list could not be stored
 
-	mu   sync.Mutex
-	docs map[string][]byte // by topic; nil: to be cleared, not acknowledged yet
+	mu    sync.Mutex
+	docs  map[string][]byte // by topic; nil: to be cleared, not acknowledged yet
+	timer *time.Timer       // stores the list; nil while the file is true
 }
 
-const retainedFile = "retained.json"
+const (
+	retainedFile = "retained.json"
+	// storeAfter gathers changes of the list: a flood of refused commands must not
+	// become a flood of synced writes. What is lost with it are stale records.
+	storeAfter = 2 * time.Second
+)
 
 func openRetained(dir string, box *outbox, fail func(error)) (*retained, error) {
 	r := &retained{box: box, dir: dir, fail: fail, docs: map[string][]byte{}}
@@ -111,7 +118,22 @@ func (r *retained) keep(base string, live map[string]bool) {
 	}
 }
 
+// save stores the list soon. mu is held.
 func (r *retained) save() {
+	if r.timer == nil {
+		r.timer = time.AfterFunc(storeAfter, r.close)
+	}
+}
+
+// close stores the list now, if it has changed.
+func (r *retained) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.timer == nil {
+		return
+	}
+	r.timer.Stop()
+	r.timer = nil
 	topics := make([]string, 0, len(r.docs))
 	for t := range r.docs {
 		topics = append(topics, t)

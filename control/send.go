@@ -33,6 +33,9 @@ func (c *Client) Send(ctx context.Context, r *Request, on func(*Reply) error) (*
 	if q.ID == "" {
 		q.ID = newID()
 	}
+	if q.Op == OpPrompt {
+		q.Op = OpChat // the same question, with an id
+	}
 	payload, err := q.Encode()
 	if err != nil {
 		return nil, fmt.Errorf("control: request: %w", err)

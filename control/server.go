@@ -82,7 +82,8 @@ type Server struct {
 	replays  atomic.Uint64
 	dropped  atomic.Uint64
 	ignored  atomic.Uint64
-	beat     atomic.Pointer[time.Time]
+	beat     atomic.Pointer[time.Time] // of tick
+	handling sync.Map                  // dispatcher's channel -> since when it handles one message
 
 	stop    context.CancelFunc // ends the goroutines that answer
 	unlink  context.CancelFunc // ends the links
@@ -95,8 +96,7 @@ type Server struct {
 	state    string
 	reason   string
 	lastStat []byte
-	echo     *time.Timer // publishes the status once more
-	ctl, dat *link       // nil until Connect
+	ctl, dat *link // nil until Connect
 	closed   bool
 }
 
@@ -143,8 +143,6 @@ func New(cfg Config, b Backend) (*Server, error) {
 		control: newOutbox(cfg.Now), data: newOutbox(cfg.Now),
 		requests: make(chan inbound, inboxSize), commands: make(chan inbound, inboxSize),
 	}
-	s.echo = time.AfterFunc(time.Hour, s.echoStatus)
-	s.echo.Stop()
 	return s, s.open()
 }
 
@@ -260,10 +258,11 @@ func (s *Server) receiver(to chan inbound, manualAck bool) func(mqtt.Message) {
 		case to <- in:
 		default:
 			s.dropped.Add(1)
-			if r, ok := s.topics.parseRoute(in.topic); ok && r.class == "req" && len(in.payload) > 0 && r.kind != OpPrompt {
+			if r, ok := s.topics.parseRoute(in.topic); ok && r.class == "req" && len(in.payload) > 0 {
 				e := Errorf(QueueFull, "the device is busy")
 				e.RetryAfter = time.Second
-				s.desk.refuse(r.kind, r.client, peekID(in.payload), e)
+				full := incoming{op: r.kind, client: r.client, payload: in.payload}
+				s.desk.refuse(r.kind, r.client, full.id(), e)
 			}
 			// A command that is not acknowledged comes again.
 		}
@@ -274,8 +273,9 @@ func (s *Server) dispatch(ctx context.Context, from chan inbound, do func(inboun
 	for {
 		select {
 		case in := <-from:
-			s.move()
+			s.handling.Store(from, time.Now())
 			do(in)
+			s.handling.Delete(from)
 		case <-ctx.Done():
 			return
 		}
@@ -372,10 +372,11 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.state, s.reason = StateOffline, "shutdown"
 	s.mu.Unlock()
 	s.publishStatus(false)
-	s.echo.Stop()
 	s.control.flush(last)
 	s.unlink()
-	if !waitFor(&s.links, 15*time.Second) { // longer than any write timeout
+	ended := waitFor(&s.links, 15*time.Second) // longer than any write timeout
+	s.docs.close()
+	if !ended {
 		return errors.New("control: a connection does not end")
 	}
 	return nil

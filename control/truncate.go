@@ -15,7 +15,7 @@ const packetPublish = 3
 
 var errPacketTooLarge = errors.New("control: the broker sent an oversized packet that is no publish")
 
-// truncatingConn cuts the payload of incoming PUBLISH packets behind maxPacket bytes.
+// truncatingConn cuts the payload of incoming PUBLISH packets behind limit bytes.
 // The MQTT library allocates what the length field says, up to 256 MB and twice;
 // here a huge message arrives short instead, costs a fixed amount of memory, is
 // refused by its size, and the connection stays. Other packets of that size are
@@ -24,6 +24,7 @@ var errPacketTooLarge = errors.New("control: the broker sent an oversized packet
 // Read is called by one goroutine, as the MQTT library does.
 type truncatingConn struct {
 	net.Conn
+	limit int    // body bytes let through
 	head  []byte // rewritten fixed header not yet handed out
 	raw   []byte // bytes of the fixed header read so far
 	left  int    // body bytes to hand out
@@ -91,13 +92,14 @@ func (c *truncatingConn) header() error {
 		return nil
 	}
 	c.left = int(length)
-	if c.left > maxPacket {
+	if c.left > c.limit {
 		if c.raw[0]>>4 != packetPublish {
+			c.left = 0
 			return errPacketTooLarge
 		}
-		c.skip = c.left - maxPacket
-		c.left = maxPacket
-		c.head = binary.AppendUvarint(c.raw[:1], maxPacket)
+		c.skip = c.left - c.limit
+		c.left = c.limit
+		c.head = binary.AppendUvarint(c.raw[:1], uint64(c.limit))
 	} else {
 		c.head = c.raw
 	}

@@ -81,22 +81,33 @@ func TestKeepsWhatItMustOverARestart(t *testing.T) {
 	if !b.Open() || !strings.HasPrefix(b.URL(), "mqtt://127.0.0.1:") {
 		t.Errorf("%v at %s", b.Open(), b.URL())
 	}
-	c, in, err := dial(t, b, "dev", "", "", false)
+	c, _, err := dial(t, b, "dev", "", "", false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	must(t, c.Subscribe("windhover/v1/a.b/cmd/#", 1, nil))
 	must(t, c.Publish("windhover/v1/a.b/status", 1, true, "up"))
 	c.Disconnect(100)
-	p, _, err := dial(t, b, "pub", "", "", true)
+	p, live, err := dial(t, b, "pub", "", "", true)
 	if err != nil {
 		t.Fatal(err)
 	}
+	must(t, p.Subscribe("windhover/v1/a.b/cmd/#", 1, nil))
 	must(t, p.Publish("windhover/v1/a.b/cmd/x", 1, false, "job"))
+	next(t, live) // QoS 1 comes out of the store, so it is in there now
+	for stored := false; !stored; {
+		must(t, p.Subscribe("windhover/v1/+/status", 1, nil))
+		select {
+		case g := <-live:
+			stored = g.retained
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
 	b.Close()
 
 	b = start(t, Options{Dir: dir})
-	if _, in, err = dial(t, b, "dev", "", "", false); err != nil {
+	_, in, err := dial(t, b, "dev", "", "", false)
+	if err != nil {
 		t.Fatal(err)
 	}
 	if g := next(t, in); g.payload != "job" || g.topic != "windhover/v1/a.b/cmd/x" {
