@@ -9,13 +9,15 @@
 //
 // Where to start: [Server] is the device side, [Client] the caller's side. Inside:
 //
-//	message.go request.go job.go   the wire: structs, decoding, limits
+//	message.go request.go job.go   the wire: structs, decoding (validate.go, peek.go)
 //	code.go                        error codes, values that are also errors
-//	desk.go worker.go ops.go       admission: ids, queue, exactly one outcome
+//	desk.go worker.go              admission: ids, queue, exactly one outcome
 //	stream.go outbox.go            replies: seq, batching, lanes, windows, redelivery
-//	jobs.go journal.go             commands and their records on disk
+//	jobs.go jobrun.go journal.go   commands, their records, what is on disk
 //	link.go dial.go truncate.go    one supervised broker connection
-//	server.go state.go             start, retained documents, shutdown
+//	client.go send.go              the other side
+//	server.go documents.go         start, shutdown, retained documents (state.go, retained.go)
 //
-// Nothing in this package runs inside an MQTT callback longer than a channel send.
+// No MQTT callback blocks: on the device it is a send to a channel, or a refusal when
+// that is full.
 package control

@@ -6,8 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"syscall"
@@ -298,109 +296,6 @@ func (j *jobs) end(e *jobEntry, status string, result json.RawMessage, failure *
 	j.save(e)
 	j.show(e)
 	j.trim()
-}
-
-// work runs jobs one after another until ctx ends.
-func (j *jobs) work(ctx context.Context) {
-	for {
-		e, jctx := j.next(ctx)
-		if e == nil {
-			select {
-			case <-j.wake:
-				continue
-			case <-ctx.Done():
-				return
-			}
-		}
-		j.run(jctx, e)
-	}
-}
-
-func (j *jobs) next(ctx context.Context) (*jobEntry, context.Context) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if len(j.queue) == 0 || j.stopping {
-		return nil, nil
-	}
-	e := j.queue[0]
-	j.queue = j.queue[1:]
-	j.current = e
-	jctx, cancel := context.WithCancelCause(ctx)
-	e.cancel = cancel
-	e.rec.Status = JobRunning
-	j.save(e)
-	j.show(e)
-	return e, jctx
-}
-
-func (j *jobs) run(ctx context.Context, e *jobEntry) {
-	j.mu.Lock()
-	job := Job{ID: e.rec.ID, Client: e.rec.Client, Type: e.rec.Type, Params: e.params}
-	cancel := e.cancel
-	j.mu.Unlock()
-	result, err := j.call(ctx, job, func(p JobProgress) { j.progress(e, p) })
-	cause := context.Cause(ctx)
-	cancel(nil)
-	var raw json.RawMessage
-	if err == nil && result != nil {
-		if raw, err = encode(result); err == nil && len(raw) > maxDoneBytes {
-			raw, err = nil, Errorf(Internal, "the result has %d bytes", len(raw))
-		}
-	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.current = nil
-	switch {
-	case err == nil:
-		if f := e.rec.Progress; f.Total > 0 {
-			e.rec.Progress = JobFraction{f.Total, f.Total, 100}
-		}
-		j.end(e, JobSucceeded, raw, nil)
-	case errors.Is(cause, errCanceled):
-		j.end(e, JobCanceled, nil, Errorf(Canceled, "canceled by the client"))
-	case cause != nil:
-		j.end(e, JobFailed, nil, Errorf(Interrupted, "the device was shut down while the job was running"))
-	default:
-		j.end(e, JobFailed, nil, asError(err))
-	}
-}
-
-func (j *jobs) call(ctx context.Context, job Job, report func(JobProgress)) (result any, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			e := Errorf(Internal, "internal error")
-			e.Incident = newID()
-			j.notify(Notice{Event: NoticePanic, Client: job.Client, ID: job.ID,
-				Err: fmt.Errorf("incident %s: panic: %v\n%s", e.Incident, p, debug.Stack())})
-			result, err = nil, e
-		}
-	}()
-	return j.runner.RunJob(ctx, job, report)
-}
-
-// progress publishes how far a job is: at each percent or phase, else every 5 s.
-func (j *jobs) progress(e *jobEntry, p JobProgress) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if e.cancel == nil {
-		return // it has ended
-	}
-	f := JobFraction{Done: p.Done, Total: p.Total}
-	if p.Total > 0 {
-		f.Pct = int(min(max(float64(p.Done)/float64(p.Total)*100, 0), 100))
-	}
-	since := j.now().Sub(e.shown)
-	phase := p.Phase != "" && p.Phase != e.rec.Phase
-	show := phase || f.Pct != e.rec.Progress.Pct && since >= progressMin || since >= progressMax
-	if !show {
-		return
-	}
-	if phase {
-		e.rec.Phase = p.Phase
-	}
-	e.rec.Progress = f
-	j.save(e) // the version must not go back over a restart
-	j.show(e)
 }
 
 // sweep clears records that are old.

@@ -5,9 +5,6 @@ package control
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
 	"time"
 	"unicode/utf8"
 )
@@ -237,106 +234,6 @@ func (r *Request) fill(w *wireRequest) error {
 	return nil
 }
 
-// check holds the fields against each other and against their limits.
-func (r *Request) check(w *wireRequest) error {
-	switch {
-	case r.MaxTokens < 1 || r.MaxTokens > maxMaxTokens:
-		return Errorf(BadRequest, "max_tokens %d: 1 to %d", r.MaxTokens, maxMaxTokens)
-	case r.Temperature != nil && !(*r.Temperature >= 0 && *r.Temperature <= 100):
-		return Errorf(BadRequest, "temperature %v: 0 to 100", *r.Temperature)
-	case r.TopP != nil && !(*r.TopP > 0 && *r.TopP <= 1):
-		return Errorf(BadRequest, "top_p %v: above 0, at most 1", *r.TopP)
-	case r.TopK != nil && *r.TopK < 0:
-		return Errorf(BadRequest, "top_k %d: 0 (off) or more", *r.TopK)
-	case !(r.MinP >= 0 && r.MinP <= 1):
-		return Errorf(BadRequest, "min_p %v: 0 to 1", r.MinP)
-	case !(r.RepeatPenalty > 0 && r.RepeatPenalty <= 100):
-		return Errorf(BadRequest, "repeat_penalty %v: above 0, at most 100", r.RepeatPenalty)
-	case r.Priority < 0 || r.Priority > lowestPriority:
-		return Errorf(BadRequest, "priority %d: 0 (first) to %d", r.Priority, lowestPriority)
-	case r.Truncate != "" && r.Truncate != "oldest":
-		return Errorf(BadRequest, "truncate %.40q: leave it out or say \"oldest\"", r.Truncate)
-	case r.ThinkBudget < 0:
-		return Errorf(BadRequest, "think_budget %d: 0 or more", r.ThinkBudget)
-	case r.FromSeq < 0:
-		return Errorf(BadRequest, "from_seq %d: 0 or more", r.FromSeq)
-	case r.Model != "" && !ValidModel(r.Model):
-		return Errorf(BadRequest, "model %.80q: use 1 to 128 of A-Z a-z 0-9 . _ - @", r.Model)
-	}
-	if len(r.Stop) > maxStops {
-		return Errorf(BadRequest, "stop has %d strings, at most %d", len(r.Stop), maxStops)
-	}
-	for _, s := range r.Stop {
-		if s == "" || len(s) > maxStopBytes {
-			return Errorf(BadRequest, "stop: each string has 1 to %d bytes", maxStopBytes)
-		}
-	}
-	switch r.Op {
-	case OpGenerate:
-		if w.Prompt == nil || r.Prompt == "" {
-			return Errorf(BadRequest, "generate needs a prompt")
-		}
-	case OpChat:
-		return r.checkChat()
-	case OpTokenize:
-		if w.Prompt == nil && w.Text == nil {
-			return Errorf(BadRequest, "tokenize needs a text")
-		}
-	case OpCancel, OpFetch:
-		if !ValidID(r.Target) {
-			return Errorf(BadRequest, "%s needs a target, the id of the other request", r.Op)
-		}
-	}
-	return nil
-}
-
-// checkChat checks the messages; a chat with a prompt alone is one user message.
-func (r *Request) checkChat() error {
-	if len(r.Messages) == 0 && r.Prompt != "" {
-		r.Messages = []Message{{Role: "user", Content: Content{Text: r.Prompt}}}
-		r.Prompt = ""
-	}
-	if len(r.Messages) == 0 {
-		return Errorf(BadRequest, "chat needs messages")
-	}
-	if len(r.Messages) > maxMessages {
-		return Errorf(BadRequest, "%d messages, at most %d", len(r.Messages), maxMessages)
-	}
-	for i, m := range r.Messages {
-		switch m.Role {
-		case "system", "user", "assistant", "tool":
-		default:
-			return Errorf(BadRequest, "messages[%d]: role %.40q: system, user, assistant or tool", i, m.Role)
-		}
-		for j, p := range m.Content.Parts {
-			switch {
-			case p.Type == "text":
-			case p.Type == "image" && (p.Data != "") != (p.File != ""):
-			case p.Type == "image":
-				return Errorf(BadRequest, "messages[%d].content[%d]: an image has data or file, one of them", i, j)
-			default:
-				return Errorf(BadRequest, "messages[%d].content[%d]: type %.40q: text or image", i, j, p.Type)
-			}
-		}
-	}
-	return nil
-}
-
-// ValidModel says whether s can name a model in a request: name or name@version.
-func ValidModel(s string) bool {
-	if s == "" || len(s) > 128 {
-		return false
-	}
-	for i := range len(s) {
-		c := s[i]
-		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
-			c == '.' || c == '_' || c == '-' || c == '@') {
-			return false
-		}
-	}
-	return true
-}
-
 // Encode returns the payload that DecodeRequest reads back as r: defaults are left
 // out, Op and Client stand in the topic.
 func (r *Request) Encode() ([]byte, error) {
@@ -424,71 +321,4 @@ func millis(dst *time.Duration, name string, v *int64, least, most time.Duration
 	}
 	*dst = time.Duration(*v) * time.Millisecond
 	return nil
-}
-
-// jsonProblem says what is wrong with a payload without quoting it: prompts do not
-// belong into logs.
-func jsonProblem(err error) string {
-	var typ *json.UnmarshalTypeError
-	if errors.As(err, &typ) {
-		if typ.Field == "" {
-			return fmt.Sprintf("the payload is a JSON %s, not an object", typ.Value)
-		}
-		return fmt.Sprintf("field %q cannot be a %s", typ.Field, typ.Value)
-	}
-	var syn *json.SyntaxError
-	if errors.As(err, &syn) {
-		return fmt.Sprintf("the payload is not JSON (at byte %d)", syn.Offset)
-	}
-	return "the payload is not JSON"
-}
-
-// peekID finds the id of a payload that cannot be decoded as a whole: too large,
-// cut, or broken behind the id. "" when it cannot be read.
-func peekID(p []byte) string {
-	dec := json.NewDecoder(bytes.NewReader(p))
-	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
-		return ""
-	}
-	for dec.More() {
-		key, err := dec.Token()
-		if err != nil {
-			return ""
-		}
-		if key == "id" {
-			t, err := dec.Token()
-			if s, ok := t.(string); ok && err == nil && ValidID(s) {
-				return s
-			}
-			return ""
-		}
-		if err := skipValue(dec); err != nil {
-			return ""
-		}
-	}
-	return ""
-}
-
-// skipValue reads one JSON value token by token, so that a cut payload costs no
-// copy of what is skipped.
-func skipValue(dec *json.Decoder) error {
-	depth := 0
-	for {
-		t, err := dec.Token()
-		if err != nil {
-			return err
-		}
-		switch t {
-		case json.Delim('{'), json.Delim('['):
-			depth++
-		case json.Delim('}'), json.Delim(']'):
-			depth--
-		}
-		if depth <= 0 {
-			return nil
-		}
-		if depth > 10000 {
-			return io.ErrUnexpectedEOF
-		}
-	}
 }
