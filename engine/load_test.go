@@ -276,8 +276,11 @@ func TestEstimateAndMemoryLimit(t *testing.T) {
 	// somebody did.
 	limit := need.Weights + need.Scratch + 1000*need.KVPerToken
 	small, err := Estimate(path, Options{MemoryLimit: limit})
-	if err != nil || small.Context < 768 || small.Context > 1280 || small.Context%contextStep != 0 || small.Total() > limit {
+	if err != nil || small.Context < minContext || small.Context%contextStep != 0 || small.Total() > limit {
 		t.Errorf("need under a limit %+v, %v", small, err)
+	}
+	if more, err := Estimate(path, Options{Context: small.Context + contextStep}); err != nil || more.Total() <= limit {
+		t.Errorf("a context of %d takes %d bytes, %v; it would fit the limit of %d", more.Context, more.Total(), err, limit)
 	}
 	var short *MemoryError
 	if _, err := Estimate(path, Options{MemoryLimit: limit, Context: 4096}); !errors.As(err, &short) || short.Need != need || short.Limit != limit {

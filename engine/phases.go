@@ -19,7 +19,7 @@ const (
 	phaseAttnNorm  phase = iota // by token: residual of the block before is in x
 	phaseProduct                // by rows of the matrices in jobs
 	phaseRope                   // by token: q/k norm, RoPE, into the cache
-	phaseAttention              // by head and run of tokens
+	phaseAttention              // by heads and runs of tokens, attention.go
 	phaseAttnOut                // by token: attention output to int8
 	phaseFFNNorm                // by token: x += proj, norm
 	phaseGatedPair              // by rows: gate and up, then SiLU(gate)*up
@@ -42,9 +42,8 @@ type product struct {
 }
 
 const (
-	attentionRun = 16       // tokens a unit of attention
-	unitOps      = 32 << 20 // multiply-adds a unit of a product, about: some ms
-	unitRows     = 16       // rows a unit is a multiple of; every group height divides it
+	unitOps  = 32 << 20 // multiply-adds a unit of a product, about: some ms
+	unitRows = 16       // rows a unit is a multiple of; every group height divides it
 )
 
 // run does a phase that is cut by token, and attention. A single token stays on
@@ -52,7 +51,8 @@ const (
 func (s *state) run(p phase) {
 	units, alone := s.tokens, s.tokens == 1
 	if p == phaseAttention {
-		units, alone = s.cfg.Heads*((s.tokens+attentionRun-1)/attentionRun), false
+		s.plan = planAttention(s.cfg, s.tokens, s.pool.Size())
+		units, alone = s.plan.units(s.cfg), false
 	}
 	s.start(p, units, alone)
 }
@@ -210,31 +210,6 @@ func (s *state) ropeToken(w *layerWeights, t int) {
 		}
 		kernels.F32ToF16Slice(s.kv.k16[at:][:hd], k[g*hd:][:hd])
 		kernels.F32ToF16Slice(s.kv.v16[at:][:hd], v[g*hd:][:hd])
-	}
-}
-
-// attentionUnit does one head for a run of tokens. The last runs, which see the
-// most positions, come first.
-func (s *state) attentionUnit(worker, u int) {
-	c := s.cfg
-	hd, heads := c.HeadDim, c.Heads
-	runs := s.units / heads
-	h := u % heads
-	from := (runs - 1 - u/heads) * attentionRun
-	base := s.kv.at(s.layer, h/(heads/c.KVHeads), 0)
-	for t := from; t < min(from+attentionRun, s.tokens); t++ {
-		n := s.pos + t + 1
-		scores := s.scores[worker*s.kv.ctx:][:n]
-		q := s.q[t*c.QO()+h*hd:][:hd]
-		out := s.att[t*c.QO()+h*hd:][:hd]
-		clear(out)
-		if s.float {
-			refAttention(out, scores, q, s.kv.k32[base:][:n*hd], s.kv.v32[base:][:n*hd], s.scale)
-			continue
-		}
-		kernels.AttnScores(scores, q, s.kv.k16[base:][:n*hd], hd, s.scale)
-		kernels.Softmax(scores)
-		kernels.AttnAccumulate(out, scores, s.kv.v16[base:][:n*hd], hd)
 	}
 }
 

@@ -66,7 +66,7 @@ func refRope(x, cos, sin []float32) {
 	}
 }
 
-// refAttention adds softmax(q·k * scale)·v to out, over len(scores) positions.
+// refAttention leaves softmax(q·k * scale)·v in out, over len(scores) positions.
 func refAttention(out, scores, q, k, v []float32, scale float32) {
 	hd := len(q)
 	top := float32(math.Inf(-1))
@@ -79,6 +79,7 @@ func refAttention(out, scores, q, k, v []float32, scale float32) {
 		scores[i] = float32(math.Exp(float64(x - top)))
 		sum += scores[i]
 	}
+	clear(out)
 	for i, e := range scores {
 		p := e / sum
 		for j, x := range v[i*hd:][:hd] {
