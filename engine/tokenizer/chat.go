@@ -9,6 +9,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"windhover/engine/jinja"
 )
 
 // Chat is what a template renders.
@@ -145,33 +147,28 @@ func (m Message) MarshalJSON() ([]byte, error) {
 }
 
 // value makes the dictionary a template sees, and tells its size in bytes.
-func (m *Message) value() (value, int, error) {
-	d, size := newDict(4), 0
+func (m *Message) value() (v jinja.Value, size int, err error) {
+	d := new(jinja.Dict)
 	text := func(key, s string, absent bool) {
 		if !absent {
 			size += len(s)
-			d.put(key, validUTF8(s))
+			d.Set(key, jinja.Text(validUTF8(s)))
 		}
 	}
-	list := func(raws []json.RawMessage) (value, error) {
-		q := &seq{kind: seqList}
-		for i, raw := range raws {
-			v, err := fromJSON(raw)
-			if err != nil {
-				return nil, fmt.Errorf("entry %d: %w", i, err)
-			}
-			size += len(raw)
-			q.items = append(q.items, v)
+	list := func(key string, raws []json.RawMessage) error {
+		v, n, err := jsonList(raws)
+		if err != nil {
+			return fmt.Errorf("%s: %w", key, err)
 		}
-		return q, nil
+		size += n
+		d.Set(key, v)
+		return nil
 	}
 	text("role", m.Role, false)
 	if m.Content.Parts != nil && !m.Content.Absent {
-		v, err := list(m.Content.Parts)
-		if err != nil {
-			return nil, 0, fmt.Errorf("content: %w", err)
+		if err := list("content", m.Content.Parts); err != nil {
+			return v, 0, err
 		}
-		d.put("content", v)
 	} else {
 		text("content", m.Content.Text, m.Content.Absent)
 	}
@@ -179,61 +176,92 @@ func (m *Message) value() (value, int, error) {
 		text("reasoning_content", *m.ReasoningContent, false)
 	}
 	if m.ToolCalls != nil {
-		v, err := list(m.ToolCalls)
-		if err != nil {
-			return nil, 0, fmt.Errorf("tool_calls: %w", err)
+		if err := list("tool_calls", m.ToolCalls); err != nil {
+			return v, 0, err
 		}
-		d.put("tool_calls", v)
 	}
 	text("name", m.Name, m.Name == "")
 	text("tool_call_id", m.ToolCallID, m.ToolCallID == "")
 	for _, key := range slices.Sorted(maps.Keys(m.Extra)) {
-		v, err := fromJSON(m.Extra[key])
+		v, err := jinja.JSON(m.Extra[key])
 		if err != nil {
-			return nil, 0, fmt.Errorf("%s: %w", key, err)
+			return v, 0, fmt.Errorf("%s: %w", key, err)
 		}
 		size += len(m.Extra[key])
-		d.put(key, v)
+		d.Set(key, v)
 	}
-	return d, size, nil
+	return d.Value(), size, nil
 }
 
-// bind sets a template's variables and tells the size of the chat in bytes.
-func (c *Chat) bind(s *scope) (size int, err error) {
-	messages := &seq{kind: seqList}
+// jsonList makes a list of JSON texts, and tells their size in bytes.
+func jsonList(raws []json.RawMessage) (v jinja.Value, size int, err error) {
+	items := make([]jinja.Value, len(raws))
+	for i, raw := range raws {
+		if items[i], err = jinja.JSON(raw); err != nil {
+			return v, 0, fmt.Errorf("entry %d: %w", i, err)
+		}
+		size += len(raw)
+	}
+	return jinja.List(items), size, nil
+}
+
+// variables makes what a template sees of the chat, and tells its size in
+// bytes.
+func (c *Chat) variables() (vars *jinja.Dict, size int, err error) {
+	messages := make([]jinja.Value, len(c.Messages))
 	for i := range c.Messages {
 		v, n, err := c.Messages[i].value()
 		if err != nil {
-			return 0, fmt.Errorf("message %d: %w", i, err)
+			return nil, 0, fmt.Errorf("message %d: %w", i, err)
 		}
 		size += n
-		messages.items = append(messages.items, v)
+		messages[i] = v
 	}
-	s.set("messages", messages)
-	s.set("tools", nil)
-	s.set("documents", nil)
+	vars = new(jinja.Dict)
+	vars.Set("messages", jinja.List(messages))
+	vars.Set("tools", jinja.Value{})
+	vars.Set("documents", jinja.Value{})
 	if len(c.Tools) > 0 {
-		tools := &seq{kind: seqList}
-		for i, raw := range c.Tools {
-			v, err := fromJSON(raw)
-			if err != nil {
-				return 0, fmt.Errorf("tool %d: %w", i, err)
-			}
-			size += len(raw)
-			tools.items = append(tools.items, v)
+		tools, n, err := jsonList(c.Tools)
+		if err != nil {
+			return nil, 0, fmt.Errorf("tools: %w", err)
 		}
-		s.set("tools", tools)
+		size += n
+		vars.Set("tools", tools)
 	}
-	s.set("add_generation_prompt", c.AddGenerationPrompt)
+	vars.Set("add_generation_prompt", jinja.Bool(c.AddGenerationPrompt))
 	if c.EnableThinking != nil {
-		s.set("enable_thinking", *c.EnableThinking)
+		vars.Set("enable_thinking", jinja.Bool(*c.EnableThinking))
 	}
 	for name, v := range c.Extra {
-		val, err := fromGo(v)
+		val, err := extra(v)
 		if err != nil {
-			return 0, fmt.Errorf("variable %q: %w", name, err)
+			return nil, 0, fmt.Errorf("variable %q: %w", name, err)
 		}
-		s.set(name, val)
+		vars.Set(name, val)
 	}
-	return size, nil
+	return vars, size, nil
+}
+
+// extra makes a value of what callers put in Chat.Extra.
+func extra(v any) (jinja.Value, error) {
+	switch v := v.(type) {
+	case nil:
+		return jinja.Value{}, nil
+	case bool:
+		return jinja.Bool(v), nil
+	case string:
+		return jinja.Text(validUTF8(v)), nil
+	case int64:
+		return jinja.Int(v), nil
+	case int:
+		return jinja.Int(int64(v)), nil
+	case float64: // in JSON a whole one is an int
+		return jinja.Float(v), nil
+	}
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return jinja.Value{}, err
+	}
+	return jinja.JSON(raw)
 }

@@ -90,26 +90,46 @@ func TestTemplateErrors(t *testing.T) {
 		{"a\n{{ raise_exception('roles must alternate') }}", "roles must alternate", 2, true},
 		{"\n\n{{ missing.x }}", `"missing" is undefined`, 3, false},
 		{"{% if 1 %}\n{{ 'a' | nosuch }}{% endif %}", `filter "nosuch" is not supported`, 2, false},
-		{"\n{{ 1 is nosuch }}", `test "nosuch" is not supported`, 2, false},
-		{"{% block x %}{% endblock %}", `tag "block" is not supported`, 1, false},
-		{"{% for x in [1] recursive %}{% endfor %}", "recursive", 1, false},
-		{"\n{% call m() %}{% endcall %}", `tag "call" is not supported`, 2, false},
-		{"{{ f(*x) }}", "* and **", 1, false},
-		{"\n\n\n{{ 1 +", "tag without end", 4, false},
-		{"{% if 1 %}", `"endif" is missing`, 1, false},
+		{strings.Repeat("a", 300_000), "300000 bytes is over the limit", 0, false},
 	} {
-		_, err := render(c.src, tokenizer.Chat{})
+		tpl, err := tokenizer.ParseTemplate(c.src, tokenizer.TemplateVars{})
+		if err == nil {
+			_, err = tpl.Render(tokenizer.Chat{})
+		}
 		var te *tokenizer.TemplateError
 		if !errors.As(err, &te) {
-			t.Errorf("%q: error %v, want a TemplateError", c.src, err)
+			t.Errorf("%.40q: error %v, want a TemplateError", c.src, err)
 			continue
 		}
 		if !strings.Contains(te.Msg, c.want) || te.Line != c.line || te.Raised != c.raised {
-			t.Errorf("%q: %+v, want line %d, raised %v and %q", c.src, te, c.line, c.raised, c.want)
+			t.Errorf("%.40q: %+v, want line %d, raised %v and %q", c.src, te, c.line, c.raised, c.want)
 		}
-		if msg := err.Error(); !strings.HasPrefix(msg, "tokenizer: chat template: ") || !strings.Contains(msg, c.want) {
-			t.Errorf("%q: error %q", c.src, msg)
+		msg := err.Error()
+		if !strings.HasPrefix(msg, "tokenizer: chat template: ") || !strings.Contains(msg, c.want) || strings.Contains(msg, "jinja") {
+			t.Errorf("%.40q: error %q", c.src, msg)
 		}
+		if refuses := strings.Contains(msg, "the model's template refuses the chat"); refuses != c.raised {
+			t.Errorf("%.40q: error %q", c.src, msg)
+		}
+	}
+}
+
+// TestTemplateVariables: what a template sees beside the messages.
+func TestTemplateVariables(t *testing.T) {
+	vars := tokenizer.TemplateVars{BOS: "<s>", PAD: "p\xff"}
+	tpl, err := tokenizer.ParseTemplate("{{ bos_token }}{{ eos_token is defined }} {{ pad_token }} {{ tools }} {{ documents }} "+
+		"{{ enable_thinking is defined }} {{ i }} {{ f }} {{ s[1] }} {{ l }} {{ n }}", vars)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := tpl.Render(tokenizer.Chat{Extra: map[string]any{
+		"bos_token": "x", "i": 2, "f": 2.0, "s": "a\xffb", "l": []any{1, "b", nil}, "n": nil,
+	}})
+	if want := "<s>False p\uFFFD None None False 2 2.0 \uFFFD [1, 'b', None] None"; err != nil || got != want {
+		t.Errorf("Render = %q, %v, want %q", got, err, want)
+	}
+	if !tpl.Uses("documents") || tpl.Uses("unk_token") {
+		t.Errorf("Uses(documents) = %v, Uses(unk_token) = %v, want true, false", tpl.Uses("documents"), tpl.Uses("unk_token"))
 	}
 }
 

@@ -5,7 +5,6 @@ package tokenizer
 import (
 	"compress/gzip"
 	"encoding/json"
-	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -158,51 +157,6 @@ func FuzzNFC(f *testing.F) {
 		// Without its stream-safe joiners the library is right.
 		if lib := norm.NFC.String(s); strings.Count(lib, "\u034f") == strings.Count(s, "\u034f") && got != lib {
 			t.Errorf("plainNFC(%q) = %q, want %q", s, got, lib)
-		}
-	})
-}
-
-func FuzzTemplate(f *testing.F) {
-	names, err := filepath.Glob("testdata/chat/*.jinja")
-	if err != nil || len(names) == 0 {
-		f.Fatalf("no templates (%v)", err)
-	}
-	for _, name := range names {
-		src, err := os.ReadFile(name)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(string(src))
-	}
-	raw, err := os.ReadFile("testdata/jinja.json")
-	if err != nil {
-		f.Fatal(err)
-	}
-	var all struct{ Cases []struct{ Template string } }
-	if err := json.Unmarshal(raw, &all); err != nil {
-		f.Fatal(err)
-	}
-	for _, c := range all.Cases {
-		f.Add(c.Template)
-	}
-	var chat Chat
-	if err := json.Unmarshal([]byte(`[{"role":"system","content":"s"},{"role":"user","content":[{"type":"text","text":"é"},{"type":"image"}]},
-		{"role":"assistant","content":null,"tool_calls":[{"function":{"name":"f","arguments":{"a":[1,2.5,null]}}}]}]`), &chat.Messages); err != nil {
-		f.Fatal(err)
-	}
-	chat.Extra = map[string]any{"n": 7, "s": " a,b ", "l": []int{3, 1, 2}, "d": map[string]any{"a": 1}}
-	f.Fuzz(func(t *testing.T, src string) {
-		tpl, err := ParseTemplate(src, TemplateVars{EOS: "<|e|>"})
-		var out string
-		if err == nil {
-			out, err = tpl.Render(chat)
-		}
-		var te *TemplateError
-		if err != nil && !errors.As(err, &te) {
-			t.Errorf("error of type %T: %v", err, err)
-		}
-		if err == nil && !utf8.ValidString(out) {
-			t.Errorf("%q gives %q, which is not UTF-8", src, out)
 		}
 	})
 }

@@ -3,13 +3,11 @@
 package tokenizer
 
 import (
+	"errors"
 	"fmt"
-	"strings"
-	"time"
-)
 
-// maxTemplateBytes is ten times the largest chat template in use.
-const maxTemplateBytes = 256 << 10
+	"windhover/engine/jinja"
+)
 
 // TemplateVars are the special tokens that a model's tokenizer_config.json
 // names; those that are "" are undefined in the template.
@@ -21,15 +19,10 @@ type TemplateVars struct {
 }
 
 // Template is a model's chat template, ready to render. It is safe for
-// concurrent use.
-//
-// It is Jinja as transformers sets it up (sandboxed, no autoescaping,
-// trim_blocks, lstrip_blocks), without what reads files: tags, filters and
-// tests that are not there are refused by name when the template is parsed.
+// concurrent use. What of Jinja there is, package jinja says.
 type Template struct {
-	body  []stmt
+	jinja *jinja.Template
 	vars  TemplateVars
-	names map[string]bool
 }
 
 // TemplateError says what is wrong with a template, or what went wrong while
@@ -51,49 +44,45 @@ func (e *TemplateError) Error() string {
 	return fmt.Sprintf("tokenizer: chat template: line %d: %s", e.Line, msg)
 }
 
+// templateError makes a *TemplateError of an error of package jinja.
+func templateError(err error) error {
+	if e, ok := errors.AsType[*jinja.Error](err); ok {
+		return (*TemplateError)(e)
+	}
+	return &TemplateError{Msg: err.Error()}
+}
+
 // ParseTemplate reads a chat template. Errors are of type *TemplateError.
 func ParseTemplate(src string, vars TemplateVars) (*Template, error) {
-	if len(src) > maxTemplateBytes {
-		return nil, &TemplateError{Msg: fmt.Sprintf("%d bytes is over the limit of %d", len(src), maxTemplateBytes)}
-	}
-	toks, err := lex(validUTF8(src))
+	t, err := jinja.Parse(validUTF8(src))
 	if err != nil {
-		return nil, err
+		return nil, templateError(err)
 	}
-	p := &parser{toks: toks, names: make(map[string]bool)}
-	body, _, err := p.body()
-	if err != nil {
-		return nil, err
-	}
-	return &Template{body: body, vars: vars, names: p.names}, nil
+	return &Template{t, vars}, nil
 }
 
 // Uses tells whether the template reads a variable, such as
 // "enable_thinking".
-func (t *Template) Uses(variable string) bool { return t.names[variable] }
+func (t *Template) Uses(variable string) bool { return t.jinja.Uses(variable) }
 
 // Render returns the prompt of a chat. Errors are of type *TemplateError: a
 // use of what is undefined, the template's own refusal (Raised), or a
 // template that takes more time or memory than rendering can need.
 func (t *Template) Render(in Chat) (string, error) {
-	s := new(scope)
-	size, err := in.bind(s)
+	vars, size, err := in.variables()
 	if err != nil {
-		return "", &TemplateError{Msg: err.Error()}
+		return "", templateError(err)
 	}
 	for name, token := range map[string]string{
 		"bos_token": t.vars.BOS, "eos_token": t.vars.EOS, "pad_token": t.vars.PAD, "unk_token": t.vars.UNK,
 	} {
 		if token != "" {
-			s.set(name, token)
+			vars.Set(name, jinja.Text(validUTF8(token)))
 		}
 	}
-	r := &renderer{out: new(strings.Builder), steps: maxSteps + size, bytes: maxBytes + inputBytes*size, now: in.Now}
-	if r.now == nil {
-		r.now = time.Now
+	out, err := t.jinja.Render(vars, jinja.LimitsFor(size), in.Now)
+	if err != nil {
+		return "", templateError(err)
 	}
-	if err := r.exec(t.body, s.inner()); err != nil {
-		return "", err
-	}
-	return r.out.String(), nil
+	return out, nil
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package tokenizer
+package jinja
 
 import (
 	"math/big"
@@ -22,7 +22,7 @@ var tests = map[string]testFunc{
 	"integer":   kindTest(isInteger),
 	"float":     kindTest(func(v value) bool { _, ok := v.(float64); return ok }),
 	"number":    kindTest(func(v value) bool { _, ok := floatOf(v); return ok }),
-	"mapping":   kindTest(func(v value) bool { _, ok := v.(*dict); return ok }),
+	"mapping":   kindTest(func(v value) bool { _, ok := v.(*Dict); return ok }),
 	"sequence":  kindTest(isSequence),
 	"iterable":  kindTest(isIterable),
 	"callable":  kindTest(func(v value) bool { _, ok := v.(*function); return ok }),
@@ -86,7 +86,7 @@ func isInteger(v value) bool {
 // (by their keys) have in Python.
 func isSequence(v value) bool {
 	switch v := v.(type) {
-	case string, *dict, *undefined:
+	case string, *Dict, *undefined:
 		return true
 	case *seq:
 		return v.kind != seqView && v.kind != seqOnce
@@ -96,7 +96,7 @@ func isSequence(v value) bool {
 
 func isIterable(v value) bool {
 	switch v.(type) {
-	case string, *dict, *seq, *undefined:
+	case string, *Dict, *seq, *undefined:
 		return true
 	}
 	return false

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package tokenizer
+package jinja
 
 import (
 	"slices"
@@ -79,7 +79,7 @@ func filterDictsort(r *renderer, of value, a args) (value, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, ok := of.(*dict)
+	d, ok := of.(*Dict)
 	if !ok {
 		return nil, r.failf("dictsort of %s", describe(of))
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package tokenizer
+package jinja
 
 // What follows an expression: attributes, items, slices, calls, filters,
 // tests.

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package tokenizer
+package jinja
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"math/big"
@@ -52,7 +51,7 @@ func (r *renderer) toJSON(b *strings.Builder, v value, o *jsonOptions, depth int
 		return r.jsonItems(b, o, depth, '[', ']', len(v.items), func(i int) error {
 			return r.toJSON(b, v.items[i], o, depth+1)
 		})
-	case *dict:
+	case *Dict:
 		return r.jsonDict(b, v, o, depth)
 	default:
 		return r.failf("%s has no JSON", describe(v))
@@ -98,7 +97,7 @@ func (r *renderer) jsonItems(b *strings.Builder, o *jsonOptions, depth int, open
 	return nil
 }
 
-func (r *renderer) jsonDict(b *strings.Builder, v *dict, o *jsonOptions, depth int) error {
+func (r *renderer) jsonDict(b *strings.Builder, v *Dict, o *jsonOptions, depth int) error {
 	order := make([]int, len(v.keys))
 	for i := range order {
 		order[i] = i
@@ -173,92 +172,4 @@ func jsonQuote(b *strings.Builder, s string, ascii bool) {
 		}
 	}
 	b.WriteByte('"')
-}
-
-// fromJSON makes a value of a JSON text, as Python's json.loads does: keys in
-// order, the last of two equal ones counts, whole numbers exact.
-func fromJSON(raw []byte) (value, error) {
-	s := scanner{buf: raw}
-	v, err := s.read(0)
-	if err == nil {
-		err = s.end()
-	}
-	return v, err
-}
-
-func (s *scanner) read(depth int) (value, error) {
-	if depth > maxJSONDepth {
-		return nil, s.fail("nested too deep")
-	}
-	switch s.peek() {
-	case '{':
-		d := newDict(0)
-		err := s.object(func(key []byte) error {
-			k := string(key)
-			v, err := s.read(depth + 1)
-			d.put(k, v)
-			return err
-		})
-		return d, err
-	case '[':
-		q := &seq{kind: seqList}
-		err := s.array(func() error {
-			v, err := s.read(depth + 1)
-			q.items = append(q.items, v)
-			return err
-		})
-		return q, err
-	case '"':
-		text, err := s.string()
-		return string(text), err
-	}
-	raw, err := s.value()
-	if err != nil {
-		return nil, err
-	}
-	switch string(raw) {
-	case "null":
-		return nil, nil
-	case "true":
-		return true, nil
-	case "false":
-		return false, nil
-	}
-	return jsonNumber(string(raw))
-}
-
-// maxIntDigits is Python's own limit on reading whole numbers.
-const maxIntDigits = 4300
-
-func jsonNumber(text string) (value, error) {
-	if !strings.ContainsAny(text, ".eE") {
-		if n, err := strconv.ParseInt(text, 10, 64); err == nil {
-			return n, nil
-		}
-		n, ok := new(big.Int).SetString(text, 10)
-		if !ok || len(text) > maxIntDigits {
-			return nil, fmt.Errorf("invalid number %.40s", text)
-		}
-		return n, nil
-	}
-	f, err := strconv.ParseFloat(text, 64)
-	if err != nil && !math.IsInf(f, 0) {
-		return nil, fmt.Errorf("invalid number %.40s", text)
-	}
-	return f, nil
-}
-
-// fromGo makes a value of what callers put in Chat.Extra.
-func fromGo(v any) (value, error) {
-	switch v := v.(type) {
-	case nil, bool, string, int64, float64:
-		return v, nil
-	case int:
-		return int64(v), nil
-	}
-	raw, err := json.Marshal(v)
-	if err != nil {
-		return nil, err
-	}
-	return fromJSON(raw)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package tokenizer
+package jinja
 
 import (
 	"fmt"
@@ -8,18 +8,14 @@ import (
 	"time"
 )
 
-// What one rendering may spend. A template comes with a model file: one that
-// loops for ever, recurses or doubles a string must end as an error. The
-// largest genuine ones spend some 300 steps a message.
 const (
-	maxSteps = 2_000_000 // and one more for each byte of the chat
-	maxBytes = 64 << 20  // of text and lists made, added up, and inputBytes for each byte of the chat
+	// maxMade is the longest text or list that one operation makes, in bytes
+	// or elements.
+	maxMade  = 64 << 20
 	maxDepth = 1000
 	// maxNesting is the deepest nesting of values that printing or comparing
 	// walks into.
 	maxNesting = 100
-	// inputBytes is how often a template may copy the whole chat.
-	inputBytes = 32
 	// scanBytes is how much text may be looked at for one step.
 	scanBytes = 32
 )
@@ -77,19 +73,19 @@ func (s *scope) set(name string, v value) {
 
 // failf makes an error whose line the node that is evaluated fills in.
 func (r *renderer) failf(format string, args ...any) error {
-	return &TemplateError{Msg: fmt.Sprintf(format, args...)}
+	return &Error{Msg: fmt.Sprintf(format, args...)}
 }
 
 // atLine sets the line of an error that has none yet.
 func atLine(err error, line int) error {
-	if e, ok := err.(*TemplateError); ok && e.Line == 0 {
+	if e, ok := err.(*Error); ok && e.Line == 0 {
 		e.Line = line
 	}
 	return err
 }
 
 func (r *renderer) limit(what string) error {
-	return &TemplateError{Msg: what + ": this is more than rendering a chat can need"}
+	return &Error{Msg: what + ": this is more than rendering a chat can need"}
 }
 
 // spend takes n steps.
@@ -112,7 +108,7 @@ func (r *renderer) grow(n int) error {
 
 // growList accounts for n elements about to be made.
 func (r *renderer) growList(n int) error {
-	if n < 0 || n > maxBytes {
+	if n < 0 || n > maxMade {
 		return r.limit("a list is too long")
 	}
 	return r.grow(16 * n)

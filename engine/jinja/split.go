@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package tokenizer
+package jinja
 
 import (
 	"slices"
@@ -151,7 +151,7 @@ func strReplace(r *renderer, s string, a args) (value, error) {
 	if count := int64(strings.Count(s, from)); n < 0 || n > count {
 		n = count
 	}
-	if len(to) > 0 && n > maxBytes/int64(len(to)) {
+	if len(to) > 0 && n > maxMade/int64(len(to)) {
 		return nil, r.limit("a replaced text is too long")
 	}
 	if err := r.grow(len(s) + int(n)*len(to)); err != nil {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package tokenizer
+package jinja
 
 import (
 	"math"
@@ -111,7 +111,7 @@ func filterLength(r *renderer, of value, a args) (value, error) {
 		if of.kind != seqOnce {
 			return int64(len(of.items)), nil
 		}
-	case *dict:
+	case *Dict:
 		return int64(len(of.keys)), nil
 	case *undefined:
 		return int64(0), nil
@@ -271,7 +271,7 @@ func filterIndent(r *renderer, of value, a args) (value, error) {
 		return nil, err
 	}
 	lines := splitLines(s+"\n", false)
-	if len(lines) > maxBytes/(1+len(pad)) {
+	if len(lines) > maxMade/(1+len(pad)) {
 		return nil, r.limit("an indented text is too long")
 	}
 	if err := r.grow(len(s) + len(lines)*len(pad)); err != nil {

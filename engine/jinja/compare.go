@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package tokenizer
+package jinja
 
 import (
 	"cmp"
@@ -82,8 +82,8 @@ func (r *renderer) equal(a, b value, depth int) (bool, error) {
 			}
 		}
 		return true, nil
-	case *dict:
-		y, ok := b.(*dict)
+	case *Dict:
+		y, ok := b.(*Dict)
 		if !ok || len(x.keys) != len(y.keys) {
 			return false, nil
 		}
@@ -165,7 +165,7 @@ func (r *renderer) contains(of, item value) (bool, error) {
 			return false, r.failf("%s in a str", describe(item))
 		}
 		return strings.Contains(x, sub), nil
-	case *dict:
+	case *Dict:
 		_, ok := x.get(item)
 		return ok, nil
 	case *undefined:
@@ -193,7 +193,7 @@ func (r *renderer) iterate(v value) ([]value, error) {
 			v.items = nil
 		}
 		return items, r.spend(len(items) / 4)
-	case *dict:
+	case *Dict:
 		return v.keys, r.spend(len(v.keys) / 4)
 	case *undefined:
 		return nil, nil

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package tokenizer
+package jinja
 
 import (
 	"math"
@@ -55,7 +55,7 @@ func (r *renderer) repr(b *strings.Builder, v value, depth int) error {
 		b.WriteString("Undefined")
 	case *seq:
 		return r.reprSeq(b, v, depth)
-	case *dict:
+	case *Dict:
 		b.WriteByte('{')
 		for i := range v.keys {
 			if i > 0 {

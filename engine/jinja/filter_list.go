@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package tokenizer
+package jinja
 
 import (
 	"slices"
@@ -279,7 +279,7 @@ func filterItems(r *renderer, of value, a args) (value, error) {
 	switch of := of.(type) {
 	case *undefined:
 		return &seq{kind: seqOnce}, nil
-	case *dict:
+	case *Dict:
 		items, err := r.pairs(of)
 		return &seq{kind: seqOnce, items: items}, err
 	}
@@ -299,7 +299,7 @@ func filterBatch(r *renderer, of value, a args) (value, error) {
 	if err != nil {
 		return nil, err
 	}
-	if n < 1 || given[1] && n > maxBytes {
+	if n < 1 || given[1] && n > maxMade {
 		return nil, r.failf("batch by %d", n)
 	}
 	if err := r.growList(2 * len(items)); err != nil {

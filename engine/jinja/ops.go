@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package tokenizer
+package jinja
 
 import (
 	"math"
@@ -123,7 +123,7 @@ func (r *renderer) repeat(a, by value, n int64) (value, error) {
 	n = max(n, 0)
 	switch x := a.(type) {
 	case string:
-		if len(x) > 0 && n > maxBytes/int64(len(x)) {
+		if len(x) > 0 && n > maxMade/int64(len(x)) {
 			return nil, r.limit("a repeated string is too long")
 		}
 		if err := r.grow(len(x) * int(n)); err != nil {
@@ -134,7 +134,7 @@ func (r *renderer) repeat(a, by value, n int64) (value, error) {
 		if x.kind > seqTuple {
 			break
 		}
-		if len(x.items) > 0 && n > maxBytes/int64(len(x.items)) {
+		if len(x.items) > 0 && n > maxMade/int64(len(x.items)) {
 			return nil, r.limit("a repeated list is too long")
 		}
 		if err := r.growList(len(x.items) * int(n)); err != nil {

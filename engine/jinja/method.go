@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package tokenizer
+package jinja
 
 import (
 	"slices"
@@ -22,7 +22,7 @@ func method(of value, name string) (*function, bool) {
 				return m(r, of, a)
 			}}, true
 		}
-	case *dict:
+	case *Dict:
 		if m, ok := dictMethods[name]; ok {
 			return &function{name, func(r *renderer, a args) (value, error) { return m(r, of, a) }}, true
 		}
@@ -34,8 +34,8 @@ func method(of value, name string) (*function, bool) {
 	return nil, false
 }
 
-var dictMethods = map[string]func(r *renderer, d *dict, a args) (value, error){
-	"get": func(r *renderer, d *dict, a args) (value, error) {
+var dictMethods = map[string]func(r *renderer, d *Dict, a args) (value, error){
+	"get": func(r *renderer, d *Dict, a args) (value, error) {
 		v, _, err := r.take("get", a, "key", "default")
 		if err != nil {
 			return nil, err
@@ -45,13 +45,13 @@ var dictMethods = map[string]func(r *renderer, d *dict, a args) (value, error){
 		}
 		return v[1], nil
 	},
-	"keys":   func(r *renderer, d *dict, a args) (value, error) { return d.view(r, "keys", a) },
-	"values": func(r *renderer, d *dict, a args) (value, error) { return d.view(r, "values", a) },
-	"items":  func(r *renderer, d *dict, a args) (value, error) { return d.view(r, "items", a) },
-	"copy":   func(r *renderer, d *dict, a args) (value, error) { return d, r.none("copy", a) },
+	"keys":   func(r *renderer, d *Dict, a args) (value, error) { return d.view(r, "keys", a) },
+	"values": func(r *renderer, d *Dict, a args) (value, error) { return d.view(r, "values", a) },
+	"items":  func(r *renderer, d *Dict, a args) (value, error) { return d.view(r, "items", a) },
+	"copy":   func(r *renderer, d *Dict, a args) (value, error) { return d, r.none("copy", a) },
 }
 
-func (d *dict) view(r *renderer, name string, a args) (value, error) {
+func (d *Dict) view(r *renderer, name string, a args) (value, error) {
 	if err := r.none(name, a); err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func (d *dict) view(r *renderer, name string, a args) (value, error) {
 }
 
 // pairs returns the (key, value) tuples of a dictionary.
-func (r *renderer) pairs(d *dict) ([]value, error) {
+func (r *renderer) pairs(d *Dict) ([]value, error) {
 	if err := r.growList(6 * len(d.keys)); err != nil {
 		return nil, err
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package tokenizer
+package jinja
 
 func (d *dataStmt) exec(r *renderer, _ *scope) error { return r.write(d.text) }
 

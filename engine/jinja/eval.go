@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package tokenizer
+package jinja
 
 import "unicode/utf8"
 
@@ -86,7 +86,7 @@ func (r *renderer) attr(of value, name string) (value, error) {
 		if m, ok := method(of, name); ok {
 			return m, nil
 		}
-		if d, ok := of.(*dict); ok {
+		if d, ok := of.(*Dict); ok {
 			if v, ok := d.get(name); ok {
 				return v, nil
 			}
@@ -116,7 +116,7 @@ func (r *renderer) item(of, key value) (value, error) {
 	switch of := of.(type) {
 	case *undefined:
 		return nil, r.failf("%q is undefined, so that it has no items", of.name)
-	case *dict:
+	case *Dict:
 		if err := r.touch(key); err != nil {
 			return nil, err
 		}
@@ -151,7 +151,7 @@ func (r *renderer) item(of, key value) (value, error) {
 		}
 	}
 	if name, ok := key.(string); ok {
-		if d, isDict := of.(*dict); isDict {
+		if d, isDict := of.(*Dict); isDict {
 			if m, ok := method(d, name); ok {
 				return m, nil
 			}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package tokenizer
+package jinja
 
 import (
 	"fmt"
@@ -65,7 +65,7 @@ func (p *parser) expectOp(op string) error {
 }
 
 func (p *parser) fail(format string, args ...any) error {
-	return &TemplateError{Line: p.peek().line, Msg: fmt.Sprintf(format, args...)}
+	return &Error{Line: p.peek().line, Msg: fmt.Sprintf(format, args...)}
 }
 
 func (p *parser) unexpected(want string) error {
@@ -289,7 +289,7 @@ func (p *parser) primary() (expr, error) {
 
 // parseInt reads decimal digits.
 func (p *parser) parseInt(s string) (value, error) {
-	n, err := jsonNumber(s)
+	n, err := parseNumber(s)
 	if err != nil {
 		return nil, p.fail("number %.40q is out of range", s)
 	}

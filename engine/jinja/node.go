@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package tokenizer
+package jinja
 
 // Expressions and statements of a parsed template. A template does not change
 // once parsed: rendering keeps its state in a renderer and scopes.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package tokenizer
+package jinja
 
 import (
 	"fmt"
@@ -59,12 +59,12 @@ func globalNamespace(r *renderer, a args) (value, error) {
 		return nil, err
 	}
 	ns := &namespace{make(map[string]value)}
-	for i, k := range d.(*dict).keys {
+	for i, k := range d.(*Dict).keys {
 		name, ok := k.(string)
 		if !ok {
 			return nil, r.failf("a namespace's attribute is %s", describe(k))
 		}
-		ns.d[name] = d.(*dict).values[i]
+		ns.d[name] = d.(*Dict).values[i]
 	}
 	return ns, nil
 }
@@ -75,7 +75,7 @@ func globalDict(r *renderer, a args) (value, error) {
 		return nil, r.failf("dict takes one argument and keywords")
 	}
 	if len(a.pos) == 1 {
-		of, ok := a.pos[0].(*dict)
+		of, ok := a.pos[0].(*Dict)
 		if !ok {
 			return nil, r.failf("dict of %s", describe(a.pos[0]))
 		}
@@ -101,7 +101,7 @@ func globalRaise(r *renderer, a args) (value, error) {
 	if err != nil {
 		return nil, err
 	}
-	return nil, &TemplateError{Msg: text, Raised: true}
+	return nil, &Error{Msg: text, Raised: true}
 }
 
 // globalNow is the current local time by the directives of C's strftime that

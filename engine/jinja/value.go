@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package tokenizer
+package jinja
 
 import (
 	"math"
@@ -9,7 +9,7 @@ import (
 
 // value is what an expression gives: nil (none), bool, int64, *big.Int
 // (beyond 64 bits: passed on and printed, not computed with), float64,
-// string (UTF-8), *seq, *dict, *namespace, *undefined, *function or *loop.
+// string (UTF-8), *seq, *Dict, *namespace, *undefined, *function or *loop.
 type value any
 
 // undefined is what a missing name or attribute gives. It prints as nothing
@@ -32,17 +32,19 @@ type seq struct {
 	items []value
 }
 
-// dict keeps its keys in order. It does not change once made.
-type dict struct {
+// Dict is a dictionary, which keeps its keys in order: the variables of a
+// rendering, or one among them. The zero value is empty. No key is set once a
+// rendering has begun that sees it.
+type Dict struct {
 	keys   []value
 	values []value
 	index  map[any]int // hashKey of a key -> position
 }
 
-func newDict(n int) *dict { return &dict{index: make(map[any]int, n)} }
+func newDict(n int) *Dict { return &Dict{index: make(map[any]int, n)} }
 
 // put sets a key; false where a value cannot be one.
-func (d *dict) put(key, v value) bool {
+func (d *Dict) put(key, v value) bool {
 	h, ok := hashKey(key)
 	if !ok {
 		return false
@@ -51,12 +53,15 @@ func (d *dict) put(key, v value) bool {
 		d.values[i] = v
 		return true
 	}
+	if d.index == nil {
+		d.index = make(map[any]int)
+	}
 	d.index[h] = len(d.keys)
 	d.keys, d.values = append(d.keys, key), append(d.values, v)
 	return true
 }
 
-func (d *dict) get(key value) (value, bool) {
+func (d *Dict) get(key value) (value, bool) {
 	if h, ok := hashKey(key); ok {
 		if i, found := d.index[h]; found {
 			return d.values[i], true
@@ -186,7 +191,7 @@ func truth(v value) bool {
 		return v != ""
 	case *seq:
 		return v.kind == seqOnce || len(v.items) > 0
-	case *dict:
+	case *Dict:
 		return len(v.keys) > 0
 	}
 	return true
@@ -209,7 +214,7 @@ func typeName(v value) string {
 		return "str"
 	case *seq:
 		return [...]string{"list", "tuple", "view", "range", "iterator"}[v.kind]
-	case *dict:
+	case *Dict:
 		return "dict"
 	case *namespace:
 		return "namespace"

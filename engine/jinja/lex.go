@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package tokenizer
+package jinja
 
 import (
 	"strconv"
@@ -66,7 +66,7 @@ func (l *lexer) advance(n int) {
 	l.at += n
 }
 
-func (l *lexer) fail(msg string) error { return &TemplateError{Line: l.line, Msg: msg} }
+func (l *lexer) fail(msg string) error { return &Error{Line: l.line, Msg: msg} }
 
 // next reads data up to a tag, and the tag.
 func (l *lexer) next() error {
