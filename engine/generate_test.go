@@ -226,6 +226,26 @@ func TestBusyAndClosed(t *testing.T) {
 	}
 }
 
+func TestPinnedWorkersStay(t *testing.T) {
+	m := load(t, testmodel.Write(t, testmodel.Default()), Options{Pin: true})
+	steps := m.Steps()
+	got, err := m.Generate(context.Background(), Request{Tokens: chat(""), MaxTokens: 11}, func(Event) error {
+		if err := m.CheckAffinity(); !errors.Is(err, ErrBusy) {
+			t.Errorf("meanwhile: %v, want %v", err, ErrBusy)
+		}
+		return nil
+	})
+	if err != nil || got.Text != testmodel.Answer {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if err := m.CheckAffinity(); err != nil {
+		t.Error(err)
+	}
+	if m.Steps() == steps {
+		t.Error("a generation took no steps")
+	}
+}
+
 // stopLimit is what the contract allows between a cancel and the return.
 const stopLimit = 200 * time.Millisecond
 

@@ -127,6 +127,20 @@ func (m *Model) watch(ctx context.Context) func() {
 	}
 }
 
+// CheckAffinity reads back where the workers run and names those that are not
+// on their CPU any more; nil for a model whose workers are not pinned, and
+// [ErrBusy] while a request runs.
+func (m *Model) CheckAffinity() error {
+	if !m.mu.TryLock() {
+		return ErrBusy
+	}
+	defer m.mu.Unlock()
+	if m.closed {
+		return ErrClosed
+	}
+	return m.pool.CheckAffinity()
+}
+
 // checkTokens refuses what the model has no embedding for.
 func (m *Model) checkTokens(tokens []int32) error {
 	if len(tokens) == 0 {

@@ -37,7 +37,7 @@ type sampler struct {
 }
 
 type candidate struct {
-	logit float32
+	logit float32 // after weigh: its probability as a share of the best one's
 	id    int32
 }
 
@@ -108,16 +108,15 @@ func (s *sampler) pick(logits []float32) (int32, error) {
 	if err != nil || s.opt.Temperature == 0 || s.opt.TopK == 1 {
 		return best, err
 	}
-	if sorted := s.opt.TopK > 0 || s.opt.TopP > 0 && s.opt.TopP < 1; sorted {
-		return s.draw(s.best(logits, logits[best]), logits[best]), nil
-	}
-	cand := s.cand[:0]
-	for id, l := range logits {
-		if s.weight(l, logits[best]) > 0 {
-			cand = append(cand, candidate{l, int32(id)})
+	cand := s.cand[:len(logits)]
+	if s.opt.TopK > 0 || s.opt.TopP > 0 && s.opt.TopP < 1 {
+		cand = s.best(logits, logits[best])
+	} else {
+		for id, l := range logits {
+			cand[id] = candidate{l, int32(id)}
 		}
 	}
-	return s.draw(cand, logits[best]), nil
+	return s.draw(s.weigh(cand, logits[best])), nil
 }
 
 // argmax returns the first of the largest logits.
@@ -137,14 +136,17 @@ func argmax(logits []float32) (int32, error) {
 	return int32(best), nil
 }
 
-// weight is the probability of a logit as a share of the best one's, 0 for what
-// min-p throws out.
-func (s *sampler) weight(logit, best float32) float32 {
-	w := kernels.Exp((logit - best) / s.opt.Temperature)
-	if w < s.opt.MinP {
-		return 0
+// weigh puts probabilities, as shares of the best one's, in the place of logits
+// and leaves out what has none and what min-p throws out. The best remains.
+func (s *sampler) weigh(cand []candidate, top float32) []candidate {
+	kept := cand[:0]
+	for _, c := range cand {
+		w := kernels.Exp((c.logit - top) / s.opt.Temperature)
+		if w > 0 && w >= s.opt.MinP {
+			kept = append(kept, candidate{w, c.id})
+		}
 	}
-	return w
+	return kept
 }
 
 // best returns the candidates that top-k and top-p leave, best first.
@@ -245,23 +247,17 @@ func sift(heap []candidate, i int) {
 	}
 }
 
-// draw applies min-p and draws; at least the best of cand remains.
-func (s *sampler) draw(cand []candidate, top float32) int32 {
+// draw takes a candidate by its share of the weights.
+func (s *sampler) draw(cand []candidate) int32 {
 	total := 0.0
 	for _, c := range cand {
-		total += float64(s.weight(c.logit, top))
+		total += float64(c.logit)
 	}
 	u := float64(s.pcg.Uint64()>>11) * 0x1p-53 * total
-	last := cand[0].id
 	for _, c := range cand {
-		w := float64(s.weight(c.logit, top))
-		if w == 0 {
-			continue
-		}
-		last = c.id
-		if u -= w; u < 0 {
-			break
+		if u -= float64(c.logit); u < 0 {
+			return c.id
 		}
 	}
-	return last
+	return cand[len(cand)-1].id // rounding left nothing to go below
 }

@@ -189,7 +189,7 @@ func (c Config) head() []float32 {
 // noise is n normal values of the given size, from the tensor's own generator.
 func (c Config) noise(name string, layer, n int, size float64) []float32 {
 	h := fnv.New64a()
-	fmt.Fprintf(h, "%s/%d", name, layer)
+	_, _ = fmt.Fprintf(h, "%s/%d", name, layer) // a hash takes everything
 	r := rand.New(rand.NewPCG(c.Seed, h.Sum64()))
 	x := make([]float32, n)
 	for i := range x {
