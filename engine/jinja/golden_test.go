@@ -12,7 +12,7 @@ import (
 )
 
 // goldens are small templates, and what Jinja itself makes of them;
-// testdata/jinja.py made them.
+// testdata/cases.py made them.
 type goldens struct {
 	Vars  json.RawMessage `json:"vars"`
 	Cases []struct {
@@ -24,7 +24,7 @@ type goldens struct {
 
 func readGoldens(tb testing.TB) goldens {
 	tb.Helper()
-	raw, err := os.ReadFile(filepath.Join("testdata", "jinja.json"))
+	raw, err := os.ReadFile(filepath.Join("testdata", "cases.json"))
 	if err != nil {
 		tb.Fatal(err)
 	}

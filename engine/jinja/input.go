@@ -156,11 +156,12 @@ func parseNumber(text string) (value, error) {
 		if n, err := strconv.ParseInt(text, 10, 64); err == nil {
 			return n, nil
 		}
-		n, ok := new(big.Int).SetString(text, 10)
-		if !ok || len(text) > maxIntDigits {
-			return nil, fmt.Errorf("invalid number %.40s", text)
+		if len(text) <= maxIntDigits { // reading more takes its time
+			if n, ok := new(big.Int).SetString(text, 10); ok {
+				return n, nil
+			}
 		}
-		return n, nil
+		return nil, fmt.Errorf("invalid number %.40s", text)
 	}
 	f, err := strconv.ParseFloat(text, 64)
 	if err != nil && !math.IsInf(f, 0) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes jinja.json: small templates and what Jinja makes of them, set up as
+"""Makes cases.json: small templates and what Jinja makes of them, set up as
 transformers sets it up. Needs `pip install jinja2` (made with 3.1.6).
 Run in this directory."""
 import json
@@ -114,6 +114,6 @@ for src in T:
     except Exception as e:
         case["error"] = type(e).__name__ + ": " + str(e)
     out.append(case)
-with open("jinja.json", "w") as f:
+with open("cases.json", "w") as f:
     json.dump({"vars": VARS, "cases": out}, f, ensure_ascii=True, indent=0)
 print(len(out), sum("error" in c for c in out))
