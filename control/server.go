@@ -29,10 +29,11 @@ type Config struct {
 	StatsEvery  time.Duration // 0: 30 s
 	State       string        // at the start: StateStarting when "", until SetState
 
-	// Notify is told what an operator may want to log. It is called from several
-	// goroutines and must be quick; nil: nobody is told.
+	// Notify is told what an operator may want to log; nil: nobody is. It is called
+	// from several goroutines, must be quick, and must not call the Server, except
+	// Counters on a link_ notice.
 	Notify func(Notice)
-	// Observe is told the end of each request and each refusal; nil: nobody.
+	// Observe is told the end of each request and each refusal, under the same rules.
 	Observe func(Observation)
 	// Now is the clock; nil: time.Now.
 	Now func() time.Time
