@@ -126,6 +126,13 @@ func (c *Config) checkVQF() error {
 	if err := oneOf("vqf.layout", c.VQF.Layout, "any", "strict"); err != nil {
 		return err
 	}
+	// Ignoring these would serve what an operator believes to be refused.
+	if c.Drop.RequireSignature {
+		return fmt.Errorf("config: drop.require_signature: this version cannot check signatures: set it to false")
+	}
+	if c.VQF.KeyFile != "" {
+		return fmt.Errorf("config: vqf.key_file: this version cannot read encrypted files: set it to \"\"")
+	}
 	return oneOf("vqf.check", c.VQF.Check, "install", "always", "size")
 }
 

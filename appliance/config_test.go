@@ -73,6 +73,8 @@ func TestConfigRefusals(t *testing.T) {
 		{"kv", "[engine]\nkv = \"f8\"\n", "", "engine.kv"},
 		{"size", "[engine]\nmemory_limit = \"much\"\n", "", "memory_limit"},
 		{"check", "[vqf]\ncheck = \"never\"\n", "", "vqf.check"},
+		{"signature", "[drop]\nrequire_signature = true\n", "", "drop.require_signature"},
+		{"encryption", "[vqf]\nkey_file = \"k\"\n", "", "vqf.key_file"},
 		{"policy", "[[policy]]\nclient = \"[\"\n", "", "policy 1"},
 		{"environment", "", "WINDHOVER_ENGINE_THREADS=many", "WINDHOVER_ENGINE_THREADS"},
 		{"environment bool", "", "WINDHOVER_ENGINE_PIN=perhaps", "true or false"},
@@ -99,7 +101,9 @@ func TestConfigMissingFile(t *testing.T) {
 	}
 }
 
-// The shipped configuration has every line commented out that is a default.
+// The shipped configuration has every line commented out that is a default. Only
+// the socket is set: a client on the command line has no RUNTIME_DIRECTORY to
+// find the daemon by.
 func TestShippedConfig(t *testing.T) {
 	cfg, err := LoadConfig(filepath.Join("..", "packaging", "config.toml"), true, nil)
 	if err != nil {
@@ -109,6 +113,7 @@ func TestShippedConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	want.Paths.Socket = "/run/windhover/windhover.sock"
 	if cfg.Engine != want.Engine || cfg.MQTT != want.MQTT || cfg.Paths != want.Paths || cfg.HTTP != want.HTTP {
 		t.Errorf("packaging/config.toml changes a default: %+v", cfg)
 	}
