@@ -5,6 +5,7 @@ package vqf
 import (
 	"errors"
 	"os"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -17,4 +18,17 @@ func reserve(f *os.File, size int64) error {
 		return nil
 	}
 	return err
+}
+
+// remap puts a mapping of f in the place of b, in one step: a reader sees the old
+// page or the new one. The address is that of a mapping of ours, so that nothing
+// else can be hit.
+func remap(b []byte, f *os.File) error {
+	_, err := unix.MmapPtr(int(f.Fd()), 0, unsafe.Pointer(&b[0]), uintptr(len(b)), unix.PROT_READ, unix.MAP_SHARED|unix.MAP_FIXED)
+	return err
+}
+
+// replaceFD lets the descriptor of f be one of other.
+func replaceFD(f, other *os.File) error {
+	return unix.Dup3(int(other.Fd()), int(f.Fd()), unix.O_CLOEXEC)
 }

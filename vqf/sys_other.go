@@ -4,7 +4,14 @@
 
 package vqf
 
-import "os"
+import (
+	"errors"
+	"os"
+)
 
 // reserve does nothing here: a full disk shows while writing.
 func reserve(*os.File, int64) error { return nil }
+
+func remap([]byte, *os.File) error { return errors.ErrUnsupported }
+
+func replaceFD(_, _ *os.File) error { return errors.ErrUnsupported }
