@@ -192,6 +192,8 @@ func (b *backend) child(ctx context.Context, args []string, progress func(done, 
 	}
 	_ = w.Close()                                                // the child has its own
 	_ = unix.Setpriority(unix.PRIO_PROCESS, cmd.Process.Pid, 10) // only politeness: the job runs without it too
+	// Without it the kernel would rather end the daemon, whose mapped weights count.
+	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", cmd.Process.Pid), []byte("1000"), 0)
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
