@@ -31,9 +31,15 @@ func (c *Config) QO() int { return c.Heads * c.HeadDim }
 // KO is the width of all key heads together, and of all value heads.
 func (c *Config) KO() int { return c.KVHeads * c.HeadDim }
 
-// maxGeometry bounds every number of a header before anything is computed from
-// it, so that products of two of them fit an int64 with room to spare.
-const maxGeometry = 1 << 24
+// Bounds of a header's numbers, far above those of any model, so that nothing
+// that is computed from them overflows or allocates without measure. Layers
+// times kv width bounds the KV cache of a token.
+const (
+	maxWidth  = 1 << 20
+	maxLayers = 1 << 12
+	maxVocab  = 1 << 24
+	maxKV     = 1 << 26
+)
 
 // configOf reads the geometry and refuses, by name, what this build cannot
 // run.
@@ -49,20 +55,21 @@ func configOf(arch vqf.Arch, flags vqf.Flags) (Config, error) {
 		return Config{}, unsupported("partial rotary embedding (head_dim %d of %d)", arch.HeadDim, arch.HeadDimFull)
 	}
 	fields := []struct {
-		name string
-		v    uint32
+		name     string
+		v, limit uint32
 	}{
-		{"dim", arch.Dim}, {"n_layers", arch.NLayers}, {"n_heads", arch.NHeads}, {"n_kv_heads", arch.NKVHeads},
-		{"head_dim", arch.HeadDim}, {"ffn_dim", arch.FFNDim}, {"vocab_size", arch.VocabSize},
+		{"dim", arch.Dim, maxWidth}, {"n_layers", arch.NLayers, maxLayers}, {"n_heads", arch.NHeads, maxWidth},
+		{"n_kv_heads", arch.NKVHeads, maxWidth}, {"head_dim", arch.HeadDim, maxWidth}, {"ffn_dim", arch.FFNDim, maxWidth},
+		{"vocab_size", arch.VocabSize, maxVocab},
 	}
 	for _, f := range fields {
-		if f.v == 0 || f.v > maxGeometry {
-			return Config{}, fmt.Errorf("engine: header: %s is %d", f.name, f.v)
+		if f.v == 0 || f.v > f.limit {
+			return Config{}, fmt.Errorf("engine: header: %s is %d, want 1 to %d", f.name, f.v, f.limit)
 		}
 	}
 	c := Config{
 		Dim: int(arch.Dim), Layers: int(arch.NLayers), Heads: int(arch.NHeads), KVHeads: int(arch.NKVHeads),
-		HeadDim: int(arch.HeadDim), FFN: int(arch.FFNDim), Vocab: int(arch.VocabSize), MaxSeq: int(min(arch.MaxSeqLen, maxGeometry)),
+		HeadDim: int(arch.HeadDim), FFN: int(arch.FFNDim), Vocab: int(arch.VocabSize), MaxSeq: int(min(arch.MaxSeqLen, maxContext)),
 		RopeTheta: arch.RopeTheta, NormEps: arch.NormEps, QKNorm: arch.HasQNorm != 0,
 	}
 	switch {
@@ -70,8 +77,8 @@ func configOf(arch vqf.Arch, flags vqf.Flags) (Config, error) {
 		return Config{}, fmt.Errorf("engine: header: %d query heads are no multiple of %d kv heads", c.Heads, c.KVHeads)
 	case c.HeadDim%2 != 0:
 		return Config{}, fmt.Errorf("engine: header: head_dim %d is odd", c.HeadDim)
-	case c.QO() > maxGeometry:
-		return Config{}, fmt.Errorf("engine: header: %d heads of %d", c.Heads, c.HeadDim)
+	case c.QO() > maxWidth || c.Layers*c.KO() > maxKV:
+		return Config{}, fmt.Errorf("engine: header: %d heads and %d kv heads of %d in %d layers", c.Heads, c.KVHeads, c.HeadDim, c.Layers)
 	case c.Dim%kernels.BlockLen != 0 || c.FFN%kernels.BlockLen != 0 || c.QO()%kernels.BlockLen != 0:
 		return Config{}, fmt.Errorf("engine: header: dim %d, ffn %d and heads*head_dim %d must be multiples of %d",
 			c.Dim, c.FFN, c.QO(), kernels.BlockLen)
