@@ -27,7 +27,7 @@ type backend struct {
 	self    []string // how to run this program as a child
 	started time.Time
 	wake    chan struct{} // wakes the drop directory's watcher
-	pulse   pulse
+	pulse   *pulse
 }
 
 // pulse proves that work moves: whoever asks sees whether the counter of the

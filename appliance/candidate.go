@@ -4,17 +4,28 @@ package appliance
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sort"
+	"slices"
 	"strings"
 	"syscall"
+
+	"windhover/engine"
+	"windhover/vqf"
 )
 
 // weightNames are the file names that make a directory a model, in the order
 // in which the first one present is taken.
 var weightNames = []string{"model.vqf", "weights.vqf", "vllm.vqf"}
+
+// sideNames are the files beside the weights of a directory model that are
+// copied with it.
+var sideNames = []string{
+	"tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt", "special_tokens_map.json",
+	"generation_config.json", "chat_template.jinja", "config.json",
+}
 
 // fileID tells one state of one file from every other: a file that is written
 // to, replaced or touched gets another one.
@@ -44,109 +55,57 @@ type candidate struct {
 	Name    string   // model name
 	Entry   string   // name in the drop directory: NAME.vqf or NAME
 	Weights string   // path of the weight file
-	Side    []string // tokenizer files beside it, for a directory model
+	Side    []string // paths of the tokenizer files beside it, for a directory model
 	ID      fileID   // of the weight file
 	SideIDs []fileID
 	Skip    bool // held back by a .skip file
 }
 
-// same reports whether two looks saw the same files.
+// contents are the identities of the files as far as their content goes.
+func (c candidate) contents() (weights fileID, side []fileID) {
+	for _, id := range c.SideIDs {
+		side = append(side, id.content())
+	}
+	return c.ID.content(), side
+}
+
+// same reports whether two looks saw the same content in the same files.
 func (c candidate) same(o candidate) bool {
-	if c.Weights != o.Weights || c.ID.content() != o.ID.content() || len(c.SideIDs) != len(o.SideIDs) {
-		return false
-	}
-	for i := range c.SideIDs {
-		if c.Side[i] != o.Side[i] || c.SideIDs[i].content() != o.SideIDs[i].content() {
-			return false
-		}
-	}
-	return true
+	w, side := c.contents()
+	ow, oside := o.contents()
+	return c.Entry == o.Entry && c.Weights == o.Weights && w == ow && slices.Equal(c.Side, o.Side) && slices.Equal(side, oside)
 }
 
-// sideNames are the files beside the weights of a directory model that are
-// copied with it.
-var sideNames = []string{
-	"tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt", "special_tokens_map.json",
-	"generation_config.json", "chat_template.jinja", "config.json",
+// untouched reports whether nothing at all happened to the files between two
+// looks, a change of mode or owner included.
+func (c candidate) untouched(o candidate) bool {
+	return c.same(o) && c.ID == o.ID && slices.Equal(c.SideIDs, o.SideIDs)
 }
 
-// look lists the models in the drop directory, sorted by name. A name that
-// cannot be a model name comes back in refused, with the reason. Everything that is
-// not meant as a model (hidden, temporary, markers) is passed over.
-func look(drop string) (found []candidate, refused map[string]string, err error) {
-	entries, err := os.ReadDir(drop)
-	if err != nil {
-		return nil, nil, err
-	}
-	refused = map[string]string{}
-	skip := map[string]bool{}
-	for _, e := range entries {
-		if n, ok := strings.CutSuffix(e.Name(), ".skip"); ok {
-			skip[n] = true
-		}
-	}
-	byName := map[string]string{}
-	for _, e := range entries {
-		c, reason, ok := inspect(drop, e)
-		if !ok {
-			continue
-		}
-		if reason == "" && byName[c.Name] != "" {
-			reason = "the model name " + c.Name + " is taken by " + byName[c.Name] + ": rename one of them"
-		}
-		if reason != "" {
-			refused[e.Name()] = reason
-			continue
-		}
-		byName[c.Name] = c.Entry
-		c.Skip = skip[c.Entry]
-		found = append(found, c)
-	}
-	sort.Slice(found, func(i, j int) bool { return found[i].Name < found[j].Name })
-	return found, refused, nil
+// directory reports whether the model is a directory with its tokenizer beside it.
+func (c candidate) directory() bool { return filepath.Base(c.Weights) != c.Entry }
+
+// marker is the path of a marker file: drop/x.vqf.ready, or drop/NAME.ready
+// for a directory.
+func (c candidate) marker(drop, kind string) string {
+	return filepath.Join(drop, c.Entry+"."+kind)
 }
 
-// inspect makes a candidate of one directory entry. ok is false for what is
-// not meant as a model.
-func inspect(drop string, e fs.DirEntry) (c candidate, reason string, ok bool) {
-	name := e.Name()
-	if temporary(name) || e.Type()&fs.ModeSymlink != 0 {
-		return candidate{}, "", false
+// findTokenizer reports the absence of a tokenizer before gigabytes are read for
+// nothing. What is wrong with the file otherwise is for others to say.
+func (c candidate) findTokenizer() error {
+	has := func(name string) bool { return slices.Contains(c.Side, filepath.Join(filepath.Dir(c.Weights), name)) }
+	if has("tokenizer.json") || has("vocab.json") && has("merges.txt") {
+		return nil
 	}
-	c = candidate{Entry: name}
-	switch {
-	case e.IsDir():
-		c.Name = name
-		for _, w := range weightNames {
-			fi, err := os.Lstat(filepath.Join(drop, name, w))
-			if err == nil && fi.Mode().IsRegular() {
-				c.Weights, c.ID = filepath.Join(drop, name, w), identify(fi)
-				break
-			}
-		}
-		if c.Weights == "" {
-			return candidate{}, "", false
-		}
-		for _, s := range sideNames {
-			p := filepath.Join(drop, name, s)
-			if fi, err := os.Lstat(p); err == nil && fi.Mode().IsRegular() {
-				c.Side, c.SideIDs = append(c.Side, p), append(c.SideIDs, identify(fi))
-			}
-		}
-	case e.Type().IsRegular() && strings.HasSuffix(name, ".vqf"):
-		c.Name = strings.TrimSuffix(name, ".vqf")
-		fi, err := e.Info()
-		if err != nil { // gone since the listing
-			return candidate{}, "", false
-		}
-		c.Weights, c.ID = filepath.Join(drop, name), identify(fi)
-	default:
-		return candidate{}, "", false
+	info, err := vqf.Inspect(c.Weights)
+	if err != nil || info.Refused != nil || slices.ContainsFunc(info.Tensors, func(t vqf.Tensor) bool { return t.Name == vqf.NameTokenizer }) {
+		return nil
 	}
-	if !validModelName(c.Name) {
-		return c, "a model name has 1 to 64 of the characters A-Z a-z 0-9 . _ -: rename it", true
+	if c.directory() {
+		return fmt.Errorf("%w in %s: copy tokenizer.json, or vocab.json and merges.txt, to the directory %s", engine.ErrNoTokenizer, filepath.Base(c.Weights), c.Entry)
 	}
-	return c, "", true
+	return fmt.Errorf("%w in %s: add one with windhover pack, or drop a directory with model.vqf and tokenizer.json", engine.ErrNoTokenizer, c.Entry)
 }
 
 // temporary reports names that upload tools use for unfinished files.
@@ -173,12 +132,6 @@ func validModelName(s string) bool {
 		}
 	}
 	return true
-}
-
-// marker is the path of a marker file: drop/x.vqf.ready, or drop/NAME.ready
-// for a directory.
-func (c candidate) marker(drop, kind string) string {
-	return filepath.Join(drop, c.Entry+"."+kind)
 }
 
 func exists(path string) bool {

@@ -22,34 +22,31 @@ const settle = 2 * time.Second
 // headLen is how much of a file says how long it will be.
 const headLen = 448
 
-// completeness is what one look at a file says about whether it has arrived.
-type completeness struct {
+// arrival is what one look at a file says about whether it has arrived.
+type arrival struct {
 	Complete bool
 	Have     int64 // bytes there
 	Want     int64 // bytes the header declares; 0 while unknown
-	Again    bool  // no lease to be had: look again after settle
+	Unsure   bool  // no lease to be had: only a later look can tell
 	Err      error // the file can never become complete
 }
 
-// checkComplete decides whether the file at path has arrived whole: the header
-// declares its length, and a read lease proves that no process has it open for
-// writing. Time alone never decides; only where the lease cannot be had (the
-// file of another user, a file system without leases) two equal looks do.
-func checkComplete(path string, previous *fileID) completeness {
-	f, err := os.Open(path)
+// weightsArrived decides whether the weight file at path has arrived whole: the
+// header declares its length, and a read lease proves that no process has it
+// open for writing. Time alone never decides; only where the lease cannot be had
+// (the file of another user, a file system without leases) it must have been
+// left alone for settle. still is how long it has been.
+func weightsArrived(path string, still time.Duration) arrival {
+	f, fi, err := openPlain(path)
 	if err != nil {
-		return completeness{Err: err}
+		return arrival{Err: err}
 	}
 	defer func() { _ = f.Close() }() // read only: nothing to lose
-	fi, err := f.Stat()
-	if err != nil {
-		return completeness{Err: err}
-	}
-	out := completeness{Have: fi.Size()}
+	out := arrival{Have: fi.Size()}
 	head := make([]byte, headLen)
 	n, err := f.ReadAt(head, 0)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return completeness{Err: err}
+		return arrival{Err: err}
 	}
 	if n < headLen {
 		return out // the header itself is still to come
@@ -58,14 +55,7 @@ func checkComplete(path string, previous *fileID) completeness {
 	out.Want = want
 	switch {
 	case !ok:
-		info, err := vqf.Inspect(path)
-		if err == nil {
-			err = info.Refused
-		}
-		if err == nil {
-			err = fmt.Errorf("%w: the header does not say how long the file is", vqf.ErrFormat)
-		}
-		out.Err = err
+		out.Err = undeclared(path)
 	case out.Have < want:
 		return out
 	case out.Have > want:
@@ -73,15 +63,53 @@ func checkComplete(path string, previous *fileID) completeness {
 	}
 	// A file that looks wrong may be one that is just being written over: the
 	// verdict waits for the writer as well.
-	switch writer, err := hasWriter(f); {
-	case err == nil && writer:
-		out.Err = nil
-	case err == nil:
-		out.Complete = out.Err == nil
-	case previous != nil && *previous == identify(fi) && time.Since(fi.ModTime()) >= settle:
-		out.Complete = out.Err == nil
+	return out.decide(f, still)
+}
+
+// undeclared says why a header declares no length.
+func undeclared(path string) error {
+	info, err := vqf.Inspect(path)
+	switch {
+	case err != nil:
+		return err
+	case info.Refused != nil:
+		return info.Refused
 	default:
-		out.Err, out.Again = nil, true
+		return fmt.Errorf("%w: the header does not say how long the file is", vqf.ErrFormat)
+	}
+}
+
+// sideArrived decides the same of a file that declares no length.
+func sideArrived(path string, still time.Duration) arrival {
+	f, fi, err := openPlain(path)
+	if err != nil {
+		return arrival{Err: err}
+	}
+	defer func() { _ = f.Close() }() // read only
+	return arrival{Have: fi.Size(), Want: fi.Size()}.decide(f, still)
+}
+
+// decide lets the verdict stand unless somebody may still write.
+func (a arrival) decide(f *os.File, still time.Duration) arrival {
+	writer, err := hasWriter(f)
+	switch {
+	case err == nil && !writer, err != nil && still >= settle:
+		a.Complete = a.Err == nil
+	default:
+		a.Err, a.Unsure = nil, err != nil
+	}
+	return a
+}
+
+// arrived decides about all files of a candidate.
+func (c candidate) arrived(still time.Duration) arrival {
+	out := weightsArrived(c.Weights, still)
+	for _, path := range c.Side {
+		if !out.Complete {
+			break
+		}
+		side := sideArrived(path, still)
+		out.Complete, out.Unsure, out.Err = side.Complete, side.Unsure, side.Err
 	}
 	return out
 }
@@ -89,13 +117,17 @@ func checkComplete(path string, previous *fileID) completeness {
 // hasWriter asks the kernel, by way of a read lease, whether any process has
 // the file open for writing. An error means that it cannot tell.
 func hasWriter(f *os.File) (bool, error) {
-	_, err := unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_RDLCK)
+	err := setLease(f, unix.F_RDLCK)
 	if errors.Is(err, syscall.EAGAIN) {
 		return true, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	_, err = unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_UNLCK)
-	return false, err
+	return false, setLease(f, unix.F_UNLCK)
+}
+
+func setLease(f *os.File, kind int) error {
+	_, err := unix.FcntlInt(f.Fd(), unix.F_SETLEASE, kind)
+	return err
 }

@@ -6,309 +6,214 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
-	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
 	"windhover/control"
+	"windhover/vqf"
 )
 
-const (
-	// stallAfter is how long a file may stop growing before people are told.
-	stallAfter = 10 * time.Minute
-	// drainLimit is how long a replaced model waits for its last request.
-	drainLimit = 2 * time.Minute
-)
+// drainLimit is how long a replaced model waits for its last request.
+const drainLimit = 2 * time.Minute
 
 // deployer turns the content of the drop directory into serving models. One
-// goroutine runs it; each file is judged by itself, so that a bad or unfinished
-// one delays no other.
+// goroutine runs it.
 type deployer struct {
 	drop    string
 	store   store
 	check   string // vqf.check
 	reg     *registry
 	book    *book
+	leases  *leases
 	load    func(ctx context.Context, weights string) (servable, error)
 	probe   func(ctx context.Context, s servable) (control.TokenSpeed, error)
+	memory  func() int64 // bytes that one more model may take
 	event   func(control.Occurrence)
+	wake    func() // asks for a scan
 	log     *slog.Logger
 	now     func() time.Time
 	drained sync.WaitGroup // versions on their way out
 
-	seen map[string]*sighting // by model name
+	seen     map[string]*sighting // by model name
+	refused  map[string]*refusal  // by entry
+	unmarked map[string]bool      // entries whose marker could not be written
+	revived  map[string]bool      // models whose last good version was tried in this run
+	blind    bool                 // the drop directory could not be read
+	notes    notes
 }
 
-// sighting is what the last scans saw of one candidate.
-type sighting struct {
-	candidate
-	settled bool      // judged: nothing to do until it changes
-	ready   bool      // judged good
-	grown   time.Time // last change of an unfinished file
-	stalled bool
+// newDeployer makes a deployer without the parts that tests replace: check, reg,
+// load, probe, memory, event, wake, log.
+func newDeployer(p Paths, b *book) *deployer {
+	return &deployer{
+		drop: p.drop(), store: store{p.store()}, book: b, leases: newLeases(), now: time.Now,
+		seen: map[string]*sighting{}, refused: map[string]*refusal{}, unmarked: map[string]bool{}, revived: map[string]bool{},
+	}
 }
 
-// scan looks at the drop directory once and acts on every difference. It
-// reports whether some file is still arriving.
-func (d *deployer) scan(ctx context.Context) (arriving bool) {
-	found, refused, err := look(d.drop)
+// deploy takes a complete candidate all the way: verify, load, probe, activate. It
+// returns when to look again, 0 for no need to.
+func (d *deployer) deploy(ctx context.Context, s *sighting) time.Duration {
+	start := d.now()
+	c := s.candidate
+	in, known := d.book.knows(c, d.store)
+	if !known || d.check == "always" {
+		d.state(c.Name, stateVerifying)
+		var err error
+		if in, err = d.install(ctx, c); err != nil {
+			return d.failed(ctx, s, err, control.FormatInvalid)
+		}
+	}
+	in.Entry = c.Entry
+	d.state(c.Name, stateLoading)
+	v, err := d.openBeside(ctx, c.Name, in)
 	if err != nil {
-		d.log.Error("drop directory", "error", err)
-		return false
+		return d.failed(ctx, s, err, control.LoadFailed)
 	}
-	d.refuseNames(refused)
-	here := map[string]bool{}
-	for _, c := range found {
-		here[c.Name] = true
+	d.state(c.Name, stateProbing)
+	if err := d.activate(ctx, v, nil); err != nil {
+		return d.failed(ctx, s, err, control.HealthCheckFailed)
 	}
-	d.forget(here)
-	for _, c := range found {
-		if ctx.Err() != nil {
-			return false
-		}
-		if d.consider(ctx, c) {
-			arriving = true
-		}
-	}
-	return arriving
+	d.book.Models[c.Name] = in
+	d.save()
+	d.collect()
+	s.ready, s.failure = true, nil
+	d.mark(c.Entry, markReady(d.drop, c, in.Version, in.SHA256, d.now()))
+	d.logLoaded(v, d.now().Sub(start))
+	d.event(control.Occurrence{Event: "model_ready", Model: c.Name, Message: "version " + in.Version})
+	return 0
 }
 
-// refuseNames marks files whose names cannot be model names, once each.
-func (d *deployer) refuseNames(refused map[string]string) {
-	for entry, reason := range refused {
-		c := candidate{Entry: entry, Name: entry}
-		if fi, err := os.Lstat(d.drop + "/" + entry); err == nil {
-			c.ID = identify(fi)
-		}
-		if _, told := heldByFailure(d.drop, c); told {
-			continue
-		}
-		d.log.Error("model refused", "entry", entry, "reason", reason)
-		if err := markFailed(d.drop, c, control.BadRequest.Name, reason, false, d.now()); err != nil {
-			d.log.Error("marker", "entry", entry, "error", err)
-		}
+// activate probes a version and lets it serve; failure is what the document of the
+// model says beside that, nil for nothing. The version is closed on an error.
+func (d *deployer) activate(ctx context.Context, v *serving, failure *control.Error) error {
+	speed, err := d.probe(ctx, v.servable)
+	// Only from here on is there something to save when a writer comes.
+	if !v.guard.onBreak(func() { d.unshare(v) }) || !v.guard.intact() {
+		err = errChanged
 	}
+	if err != nil {
+		return errors.Join(err, v.Close())
+	}
+	doc := document(v, speed)
+	doc.Error = failure
+	d.retire(d.reg.activate(v.Name, v, doc))
+	return nil
 }
 
-// forget undeploys every model whose file is gone.
-func (d *deployer) forget(here map[string]bool) {
-	changed := false
-	for name, s := range d.seen {
-		if !here[name] {
-			d.log.Info("model removed", "model", name)
-			delete(d.seen, name)
-			d.retire(name, d.reg.withdraw(name))
-			if err := clearMarkers(d.drop, s.candidate); err != nil {
-				d.log.Error("marker", "model", name, "error", err)
-			}
-			changed = true
-		}
-	}
-	for name := range d.book.Models {
-		if !here[name] {
-			delete(d.book.Models, name)
-			changed = true
-		}
-	}
-	if changed {
-		d.save()
-		d.collect()
-	}
-}
-
-// consider decides what to do about one candidate and does it. It reports
-// whether the file is still arriving.
-func (d *deployer) consider(ctx context.Context, c candidate) (arriving bool) {
-	s, known := d.seen[c.Name]
-	if c.Skip {
-		if known && s.settled {
-			d.log.Info("model held back", "model", c.Name)
-			d.retire(c.Name, d.reg.withdraw(c.Name))
-			delete(d.seen, c.Name)
-		}
-		return false
-	}
-	if known && s.settled && s.same(c) {
-		if s.ready {
-			return false
-		}
-		// A .failed marker that somebody removed asks for another try.
-		if _, held := heldByFailure(d.drop, c); held {
-			return false
-		}
-	}
-	if doc, held := heldByFailure(d.drop, c); held && (!known || !s.settled) {
-		d.settleFailed(c, doc)
-		return false
-	}
-	var before *fileID
-	if known {
-		before = &s.ID
-	}
-	at := completeness{Complete: true}
-	for i, path := range append([]string{c.Weights}, c.Side...) {
-		if i > 0 { // no declared length: only the lease can tell
-			if f, err := os.Open(path); err == nil {
-				if busy, err := hasWriter(f); err == nil && busy {
-					at.Complete = false
-				}
-				_ = f.Close() // read only
-			}
-			continue
-		}
-		at = checkComplete(path, before)
-	}
-	switch {
-	case at.Err != nil && errors.Is(at.Err, os.ErrNotExist):
-		return true // removed between listing and look: the next scan knows
-	case at.Err != nil:
-		d.fail(c, coded(at.Err, control.FormatInvalid))
-		return false
-	case !at.Complete:
-		d.wait(c, at)
-		return true
-	}
-	d.deploy(ctx, c)
-	return false
-}
-
-// settleFailed remembers a failure of an earlier run of the daemon.
-func (d *deployer) settleFailed(c candidate, doc markerDoc) {
-	d.seen[c.Name] = &sighting{candidate: c, settled: true}
-	d.reg.update(c.Name, func(m *control.Model) {
-		if m.State == "" || m.State == stateFailed {
-			m.State = stateFailed
-			m.Error = control.Errorf(control.Code{Name: doc.Code}, "%s", doc.Message)
+// state shows how far a model is, unless an older version of it serves.
+func (d *deployer) state(name, state string) {
+	d.reg.update(name, func(m *control.Model) {
+		if m.State != stateReady {
+			m.State, m.Error = state, nil
 		}
 	})
 }
 
-// wait records a file that has not arrived whole.
-func (d *deployer) wait(c candidate, at completeness) {
-	s, known := d.seen[c.Name]
-	now := d.now()
-	if !known || s.settled || !s.same(c) {
-		s = &sighting{candidate: c, grown: now}
-		d.seen[c.Name] = s
+// failed is fail for an error that may only mean that the file changes under our
+// hands, or that the daemon stops.
+func (d *deployer) failed(ctx context.Context, s *sighting, err error, otherwise control.Code) time.Duration {
+	switch {
+	case ctx.Err() != nil:
+		return rescan // the next start takes it up again
+	case errors.Is(err, errChanged):
+		s.since = d.now()
+		d.wait(s, arrival{})
+		return recheck
+	case errors.Is(err, fs.ErrPermission):
+		err = unreadable(s.Entry, err)
 	}
+	d.fail(ctx, s, coded(err, otherwise))
+	d.collect()
+	return 0
+}
+
+// fail refuses a candidate. An older version that serves goes on serving.
+func (d *deployer) fail(ctx context.Context, s *sighting, e *control.Error) {
+	s.failure, s.ready, s.tried = e, false, d.now()
+	d.revive(ctx, s.Name)
+	serving := d.reg.serves(s.Name)
+	before := d.remember(s)
+	s.marked = d.mark(s.Entry, markFailed(d.drop, s.candidate, e, serving, d.now()))
+	if before != nil && before.Code == e.Code && before.Message == e.Message {
+		return // said before
+	}
+	d.log.Error("model refused", "model", s.Name, "code", e.Code.Name, "reason", e.Message, "still_serving", serving)
+	d.event(control.Occurrence{Event: "model_failed", Model: s.Name, Code: e.Code.Name, Message: e.Message})
+}
+
+// remember puts a failure into the document of the model and returns the one that
+// was there.
+func (d *deployer) remember(s *sighting) (before *control.Error) {
+	d.reg.update(s.Name, func(m *control.Model) {
+		before = m.Error
+		if m.State != stateReady {
+			m.State = stateFailed
+		}
+		m.Error = s.failure
+	})
+	return before
+}
+
+// wait records a file that has not arrived whole.
+func (d *deployer) wait(s *sighting, at arrival) {
 	state := stateWaiting
-	if now.Sub(s.grown) >= stallAfter {
+	if d.now().Sub(s.since) >= stallAfter {
 		state = stateStalled
 		if !s.stalled {
 			s.stalled = true
 			msg := fmt.Sprintf("%d of %d bytes are there and nothing has come for %s: copy it again", at.Have, at.Want, stallAfter)
-			d.log.Warn("file stalled", "model", c.Name, "have", at.Have, "want", at.Want)
-			d.event(control.Occurrence{Event: "stalled", Model: c.Name, Message: msg})
-		}
-	}
-	d.reg.update(c.Name, func(m *control.Model) {
-		if m.State != stateReady {
-			m.State, m.Bytes = state, at.Want
-		}
-	})
-}
-
-// deploy takes a complete candidate all the way: verify, load, probe, activate.
-func (d *deployer) deploy(ctx context.Context, c candidate) {
-	start := d.now()
-	d.seen[c.Name] = &sighting{candidate: c}
-	state := func(s string) {
-		d.reg.update(c.Name, func(m *control.Model) {
-			if m.State != stateReady {
-				m.State, m.Error = s, nil
+			if at.Have == at.Want {
+				msg = fmt.Sprintf("all %d bytes are there, but a process has held the file open for writing for %s", at.Have, stallAfter)
 			}
-		})
-	}
-	in, known := d.book.knows(c, d.store)
-	if !known || d.check == "always" {
-		state(stateVerifying)
-		var err error
-		if in, err = install(ctx, d.store, c, d.check, nil); err != nil {
-			d.failed(ctx, c, err, control.FormatInvalid)
-			return
+			d.log.Warn("file stalled", "model", s.Name, "have", at.Have, "want", at.Want)
+			d.event(control.Occurrence{Event: "stalled", Model: s.Name, Message: msg})
 		}
+	} else {
+		s.stalled = false
 	}
-	state(stateLoading)
-	weights := d.store.weights(in.Key)
-	model, err := d.loadBeside(ctx, c.Name, weights)
-	if err != nil {
-		d.failed(ctx, c, err, control.LoadFailed)
-		return
-	}
-	state(stateProbing)
-	speed, err := d.probe(ctx, model)
-	if err != nil {
-		err = errors.Join(err, model.Close())
-		d.failed(ctx, c, err, control.HealthCheckFailed)
-		return
-	}
-	s := newServing(c.Name, model, in)
-	old := d.reg.activate(c.Name, s, document(c.Name, s, speed))
-	d.book.Models[c.Name] = in
-	d.save()
-	if err := markReady(d.drop, c, in.Version, in.SHA256, d.now()); err != nil {
-		d.log.Error("marker", "model", c.Name, "error", err)
-	}
-	d.seen[c.Name].settled, d.seen[c.Name].ready = true, true
-	d.logLoaded(c.Name, s, d.now().Sub(start))
-	d.event(control.Occurrence{Event: "model_ready", Model: c.Name, Message: "version " + in.Version})
-	d.retire(c.Name, old)
-}
-
-// failed is fail for an error that may only mean that the daemon stops.
-func (d *deployer) failed(ctx context.Context, c candidate, err error, otherwise control.Code) {
-	if ctx.Err() != nil {
-		return // the next start takes it up again
-	}
-	d.fail(c, coded(err, otherwise))
-	d.collect()
-}
-
-// fail refuses a candidate. An older version that serves goes on serving.
-func (d *deployer) fail(c candidate, err *control.Error) {
-	d.seen[c.Name] = &sighting{candidate: c, settled: true}
-	serving := false
-	d.reg.update(c.Name, func(m *control.Model) {
-		serving = m.State == stateReady
-		if !serving {
-			m.State = stateFailed
+	d.reg.update(s.Name, func(m *control.Model) {
+		if m.State != stateReady {
+			m.State, m.Bytes, m.Error = state, at.Want, nil
 		}
-		m.Error = err
 	})
-	d.log.Error("model refused", "model", c.Name, "code", err.Code.Name, "reason", err.Message, "still_serving", serving)
-	if merr := markFailed(d.drop, c, err.Code.Name, err.Message, serving, d.now()); merr != nil {
-		d.log.Error("marker", "model", c.Name, "error", merr)
-	}
-	d.event(control.Occurrence{Event: "model_failed", Model: c.Name, Code: err.Code.Name, Message: err.Message})
 }
 
 // retire closes a replaced version when its last request is done.
-func (d *deployer) retire(name string, s *serving) {
+func (d *deployer) retire(s *serving) {
 	if s == nil {
 		return
 	}
-	d.drained.Add(1)
-	go func() {
-		defer d.drained.Done()
+	d.drained.Go(func() {
 		select {
 		case <-s.idle:
 		case <-time.After(drainLimit):
 			// Close waits for the request in work and turns later ones away.
-			d.log.Warn("requests on the replaced version outlast the drain limit", "model", name, "version", s.Version)
+			d.log.Warn("requests on the replaced version outlast the drain limit", "model", s.Name, "version", s.Version)
 		}
 		if err := s.Close(); err != nil {
-			d.log.Error("close model", "model", name, "error", err)
+			d.log.Error("close model", "model", s.Name, "error", err)
 		}
-		d.log.Info("model version unloaded", "model", name, "version", s.Version)
-	}()
+		d.log.Info("model version unloaded", "model", s.Name, "version", s.Version)
+	})
 }
 
 // recall restores the default order of the last run, so that the models take
 // their old places whatever order they are loaded in, and clears what a run that
-// was cut off left in the store.
+// was cut off left behind.
 func (d *deployer) recall() {
 	d.reg.prefer(d.book.Order)
+	if err := d.store.tidy(); err != nil {
+		d.log.Error("store", "error", err)
+	}
+	for _, dir := range []string{d.drop, filepath.Dir(d.book.path)} {
+		if err := tidyTemporary(dir); err != nil {
+			d.log.Error("state", "error", err)
+		}
+	}
 	d.collect()
 }
 
@@ -316,7 +221,7 @@ func (d *deployer) recall() {
 // may ask for them any more.
 func (d *deployer) close() {
 	for _, s := range d.reg.all() {
-		d.retire(s.Name, s)
+		d.retire(s)
 	}
 	d.drained.Wait()
 }
@@ -338,4 +243,16 @@ func (d *deployer) collect() {
 	if err := d.store.collect(keep); err != nil {
 		d.log.Error("store", "error", err)
 	}
+}
+
+// digestOf reads a stored file again.
+func digestOf(ctx context.Context, path string) (string, error) {
+	rep, err := vqf.Verify(ctx, path, nil)
+	if err != nil {
+		return "", err
+	}
+	if rep.SHA256 == "" {
+		return "", fmt.Errorf("%s: %w", path, fs.ErrInvalid)
+	}
+	return rep.SHA256, nil
 }

@@ -20,7 +20,7 @@ import (
 
 var codeForTest = control.Internal
 
-// bench is a deployer on a directory of its own, with the real engine unless a
+// rig is a deployer on a directory of its own, with the real engine unless a
 // test replaces load.
 type rig struct {
 	*deployer
@@ -40,16 +40,14 @@ func newRig(t *testing.T, state string) *rig {
 		t.Fatal(err)
 	}
 	r := &rig{clock: time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)}
-	reg := newRegistry(nil)
-	r.deployer = &deployer{
-		drop: p.drop(), store: store{p.store()}, check: "install", reg: reg, book: b, probe: probeModel,
-		event: func(o control.Occurrence) {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			r.events = append(r.events, strings.TrimSpace(o.Event+" "+o.Model+" "+o.Code))
-		},
-		log: slog.New(slog.DiscardHandler), now: func() time.Time { return r.clock }, seen: map[string]*sighting{},
+	r.deployer = newDeployer(p, b)
+	r.check, r.reg, r.probe, r.log = "install", newRegistry(nil), probeModel, slog.New(slog.DiscardHandler)
+	r.event = func(o control.Occurrence) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.events = append(r.events, strings.TrimSpace(o.Event+" "+o.Model+" "+o.Code))
 	}
+	r.memory, r.wake, r.now = func() int64 { return 0 }, func() {}, func() time.Time { return r.clock }
 	r.load = func(_ context.Context, weights string) (servable, error) {
 		m, err := engine.Load(weights, engine.Options{Threads: 1})
 		if err != nil {
@@ -101,8 +99,8 @@ func TestDropServeRemove(t *testing.T) {
 	r := newRig(t, t.TempDir())
 	ctx := context.Background()
 	r.put(t, "a.vqf", tinyModel(t, nil))
-	if r.scan(ctx) {
-		t.Error("a whole file counts as arriving")
+	if next := r.scan(ctx); next != rescan {
+		t.Errorf("with a whole file the next look is in %v", next)
 	}
 	expect(t, r, "a ready*")
 	doc, ok := readMarker(t, filepath.Join(r.drop, "a.vqf.ready"))
@@ -154,11 +152,11 @@ func TestBadFilesDelayNobody(t *testing.T) {
 			r := newRig(t, t.TempDir())
 			r.put(t, "a-"+tt.name+".vqf", tt.data)
 			r.put(t, "good.vqf", whole)
-			arriving := r.scan(context.Background())
+			next := r.scan(context.Background())
 			if tt.code == "" {
 				expect(t, r, "a-"+tt.name+" waiting, good ready*")
-				if !arriving {
-					t.Error("a short file does not count as arriving")
+				if next != recheck {
+					t.Errorf("with a short file the next look is in %v", next)
 				}
 				return
 			}
@@ -377,10 +375,11 @@ func TestSwapWithoutRoomForTwo(t *testing.T) {
 			ctx := context.Background()
 			load := r.load
 			loaded, versions := 0, 0
+			var inMemory *counted
 			var waited chan error
 			r.load = func(ctx context.Context, weights string) (servable, error) {
 				versions++
-				if loaded > 0 && r.reg.weightBytes() > 0 {
+				if inMemory != nil && !inMemory.closed {
 					// A request that comes now must be served in the end.
 					return nil, &engine.MemoryError{Need: engine.Need{Weights: 2}, Limit: 1}
 				}
@@ -398,7 +397,9 @@ func TestSwapWithoutRoomForTwo(t *testing.T) {
 					}
 				}
 				loaded++
-				return load(ctx, weights)
+				m, err := load(ctx, weights)
+				inMemory = &counted{servable: m}
+				return inMemory, err
 			}
 			r.put(t, "m.vqf", tinyModel(t, nil))
 			r.scan(ctx)
@@ -419,3 +420,11 @@ func TestSwapWithoutRoomForTwo(t *testing.T) {
 		})
 	}
 }
+
+// counted is a model that knows whether it was closed.
+type counted struct {
+	servable
+	closed bool
+}
+
+func (c *counted) Close() error { c.closed = true; return c.servable.Close() }

@@ -3,14 +3,12 @@
 package appliance
 
 import (
-	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -54,10 +52,11 @@ func TestLook(t *testing.T) {
 	if err := os.Symlink("a.vqf", filepath.Join(drop, "link.vqf")); err != nil {
 		t.Fatal(err)
 	}
-	found, refused, err := look(drop)
+	v, err := look(drop, func(string) string { return "" })
 	if err != nil {
 		t.Fatal(err)
 	}
+	found, refused := v.Found, v.Refused
 	var got []string
 	for _, c := range found {
 		s := c.Name + "=" + strings.TrimPrefix(c.Weights, drop+"/")
@@ -100,7 +99,7 @@ func TestComplete(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			writeBytes(t, path, tt.data)
-			got := checkComplete(path, nil)
+			got := weightsArrived(path, 0)
 			if got.Complete != tt.complete || (got.Err != nil) != tt.failed || got.Want != tt.want || got.Have != int64(len(tt.data)) {
 				t.Errorf("got %+v", got)
 			}
@@ -116,7 +115,7 @@ func TestCompleteWaitsForWriter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := checkComplete(path, nil); got.Complete || got.Err != nil {
+	if got := weightsArrived(path, 0); got.Complete || got.Err != nil {
 		t.Errorf("with a writer: got %+v", got)
 	}
 	// A writable mapping holds it as well, its descriptor closed.
@@ -127,13 +126,13 @@ func TestCompleteWaitsForWriter(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if got := checkComplete(path, nil); got.Complete || got.Err != nil {
+	if got := weightsArrived(path, 0); got.Complete || got.Err != nil {
 		t.Errorf("with a writable mapping: got %+v", got)
 	}
 	if err := unix.Munmap(m); err != nil {
 		t.Fatal(err)
 	}
-	if got := checkComplete(path, nil); !got.Complete {
+	if got := weightsArrived(path, 0); !got.Complete {
 		t.Errorf("after the last writer: got %+v", got)
 	}
 	// A hard link elsewhere with a writer is the same file.
@@ -145,100 +144,11 @@ func TestCompleteWaitsForWriter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := checkComplete(path, nil); got.Complete {
+	if got := weightsArrived(path, 0); got.Complete {
 		t.Errorf("with a writer on another link: got %+v", got)
 	}
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
-	}
-}
-
-func TestStoreAdopts(t *testing.T) {
-	base := t.TempDir()
-	drop, st := filepath.Join(base, "drop"), store{filepath.Join(base, "store")}
-	if err := os.MkdirAll(st.dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	writeBytes(t, filepath.Join(drop, "m", "model.vqf"), tinyModel(t, nil))
-	write(t, filepath.Join(drop, "m", "tokenizer.json"), "{}")
-	found, _, err := look(drop)
-	if err != nil || len(found) != 1 {
-		t.Fatal(found, err)
-	}
-	c := found[0]
-	in, err := install(context.Background(), st, c, "install", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.HasPrefix(in.Key, "sha256-"+in.SHA256+".") || in.Version != in.SHA256[:12] {
-		t.Errorf("key %q version %q of digest %q", in.Key, in.Version, in.SHA256)
-	}
-	src, err := os.Stat(c.Weights)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dst, err := os.Stat(st.weights(in.Key))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !os.SameFile(src, dst) {
-		t.Error("a file of our own is copied, not linked")
-	}
-	if dst.Mode().Perm() != 0o440 {
-		t.Errorf("mode %v, want 0440", dst.Mode().Perm())
-	}
-	b := &book{Models: map[string]installed{"m": in}}
-	if _, ok := b.knows(c, st); !ok {
-		t.Error("what was just installed is not recognised")
-	}
-	// Somebody writes over the stored file: it must not be trusted again.
-	if err := os.Chtimes(st.weights(in.Key), time.Time{}, time.Unix(1, 0)); err != nil {
-		t.Fatal(err)
-	}
-	if _, ok := b.knows(c, st); ok {
-		t.Error("a stored file that was touched is still trusted")
-	}
-	// Installing again replaces the entry.
-	found, _, err = look(drop)
-	if err != nil {
-		t.Fatal(err)
-	}
-	again, err := install(context.Background(), st, found[0], "install", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if again.Key != in.Key {
-		t.Errorf("key %q, then %q", in.Key, again.Key)
-	}
-	if err := st.collect(map[string]bool{}); err != nil {
-		t.Fatal(err)
-	}
-	if left, err := os.ReadDir(st.dir); err != nil || len(left) != 0 {
-		t.Errorf("left in the store: %v, %v", left, err)
-	}
-}
-
-func TestInstallRefusesCorruption(t *testing.T) {
-	base := t.TempDir()
-	drop, st := filepath.Join(base, "drop"), store{base}
-	data := tinyModel(t, nil)
-	data[len(data)-100] ^= 1
-	writeBytes(t, filepath.Join(drop, "m.vqf"), data)
-	found, _, err := look(drop)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = install(context.Background(), st, found[0], "install", nil)
-	if err == nil || coded(err, codeForTest).Code.Name != "digest_mismatch" {
-		t.Errorf("got %v", err)
-	}
-	if left, _ := filepath.Glob(filepath.Join(base, ".adopt-*")); len(left) != 0 {
-		t.Errorf("left behind: %v", left)
-	}
-	// Without a full read the flipped bit is not seen, and the version says so.
-	in, err := install(context.Background(), st, found[0], "size", nil)
-	if err != nil || !strings.HasPrefix(in.Key, "unread-") || in.SHA256 != "" {
-		t.Errorf("check = size: got %+v, %v", in, err)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"syscall"
 
 	"windhover/control"
 	"windhover/engine"
@@ -33,7 +34,9 @@ func coded(err error, otherwise control.Code) *control.Error {
 		out.Code, out.Needed, out.Available = control.InsufficientMem, memory.Need.Total(), memory.Limit
 	case errors.As(err, &space):
 		out.Code, out.Needed, out.Available = control.InsufficientStore, space.Need, space.Free
-	case errors.As(err, &fault):
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		out.Code = control.InsufficientStore
+	case errors.As(err, &fault), errors.Is(err, syscall.EIO):
 		out.Code = control.ModelIOError
 	case errors.Is(err, engine.ErrContextOverflow):
 		out.Code = control.ContextOverflow
@@ -57,6 +60,12 @@ func coded(err error, otherwise control.Code) *control.Error {
 		out.Code = control.Canceled
 	}
 	return out
+}
+
+// unreadable says that the daemon may not read what was dropped. That is the one
+// failure that a change of mode or owner can mend.
+func unreadable(entry string, err error) *control.Error {
+	return control.Errorf(control.Forbidden, "the daemon may not read %s (%s): chmod a+r, or chgrp to the group of the daemon", entry, oneLine(err))
 }
 
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

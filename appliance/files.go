@@ -9,14 +9,37 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 )
+
+// Names of files that writeFile has not finished. They are short whatever is
+// written, and nobody else's, so that what a power cut leaves can be removed.
+const (
+	temporaryBegin = ".windhover-"
+	temporaryEnd   = ".tmp"
+)
+
+// tidyTemporary removes what a writeFile that was cut off left in dir.
+func tidyTemporary(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, e := range entries {
+		if n := e.Name(); strings.HasPrefix(n, temporaryBegin) && strings.HasSuffix(n, temporaryEnd) && e.Type().IsRegular() {
+			errs = append(errs, remove(filepath.Join(dir, n)))
+		}
+	}
+	return errors.Join(errs...)
+}
 
 // writeFile puts data at path so that a reader, and a machine that lost its
 // power, sees the old file or the new one: temporary name, fsync, rename, fsync
 // of the directory.
 func writeFile(path string, data []byte, mode fs.FileMode) (err error) {
 	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*.tmp")
+	f, err := os.CreateTemp(dir, temporaryBegin+"*"+temporaryEnd)
 	if err != nil {
 		return err
 	}
@@ -50,28 +73,6 @@ func writeJSON(path string, v any, mode fs.FileMode) error {
 		return err
 	}
 	return writeFile(path, append(data, '\n'), mode)
-}
-
-// readJSON reads a file of at most 1 MiB. A missing file leaves v as it is.
-func readJSON(path string, v any) error {
-	fi, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if fi.Size() > 1<<20 {
-		return fmt.Errorf("%s: %d bytes where a small JSON file was expected", path, fi.Size())
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(data, v); err != nil {
-		return fmt.Errorf("%s: %v", path, err)
-	}
-	return nil
 }
 
 func syncDir(dir string) error {

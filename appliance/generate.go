@@ -29,9 +29,7 @@ func (b *backend) Generate(ctx context.Context, r *control.Request, emit func(co
 	if b.cfg.Log.Prompts {
 		b.log.Info("prompt", "client", r.Client, "id", r.ID, "text", s.Tokenizer().Decode(tokens, false))
 	}
-	end := b.pulse.begin(s)
 	res, err := s.Generate(ctx, engineRequest(s, r, tokens), func(e engine.Event) error { return emit(event(e)) })
-	end()
 	if err != nil {
 		b.metrics.failed(err)
 		return nil, coded(err, control.Internal)

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"windhover/vqf"
 )
@@ -18,6 +19,7 @@ import (
 // restart does not read gigabytes again: the files it came from and the copy in
 // the store, each by device, inode, size and time.
 type installed struct {
+	Entry   string   `json:"entry"` // in the drop directory
 	Source  fileID   `json:"source"`
 	Side    []fileID `json:"side,omitempty"`
 	Key     string   `json:"key"` // entry in the store
@@ -33,9 +35,12 @@ type book struct {
 	Order  []string             `json:"order"`
 }
 
+// bookBytes is the most the book may have.
+const bookBytes = 64 << 20
+
 func openBook(path string) (*book, error) {
 	b := &book{path: path}
-	err := readJSON(path, b)
+	err := readJSON(path, bookBytes, b)
 	if b.Models == nil {
 		b.Models = map[string]installed{}
 	}
@@ -48,22 +53,33 @@ func (b *book) save() error { return writeJSON(b.path, b, 0o600) }
 // was verified.
 func (b *book) knows(c candidate, st store) (installed, bool) {
 	in, ok := b.Models[c.Name]
-	if !ok || in.Source != c.ID.content() || len(in.Side) != len(c.SideIDs) {
+	if file, side := c.contents(); !ok || in.Source != file || !slices.Equal(in.Side, side) {
 		return installed{}, false
 	}
-	for i, id := range c.SideIDs {
-		if in.Side[i] != id.content() {
-			return installed{}, false
+	return in, in.intact(st)
+}
+
+// verified reports whether some model's record says that the file of this key, in
+// this state, was verified.
+func (b *book) verified(key string, id fileID) bool {
+	for _, in := range b.Models {
+		if in.Key == key && in.Stored == id {
+			return true
 		}
 	}
+	return false
+}
+
+// intact reports whether the copy in the store is still what was verified.
+func (in installed) intact(st store) bool {
 	fi, err := os.Stat(st.weights(in.Key))
-	return in, err == nil && identify(fi).content() == in.Stored
+	return err == nil && identify(fi).content() == in.Stored
 }
 
 // install brings a complete candidate into the store: adopted first, verified
 // second, so that what was verified is what will be mapped.
-func install(ctx context.Context, st store, c candidate, check string, progress func(done, total int64)) (in installed, err error) {
-	dir, err := st.adopt(ctx, c)
+func (d *deployer) install(ctx context.Context, c candidate) (in installed, err error) {
+	dir, err := d.store.adopt(ctx, c)
 	if err != nil {
 		return installed{}, err
 	}
@@ -73,32 +89,35 @@ func install(ctx context.Context, st store, c candidate, check string, progress 
 		}
 	}()
 	weights := filepath.Join(dir, "model.vqf")
-	key := ""
-	if check == "size" {
-		if key, err = identityKey(weights); err != nil {
-			return installed{}, err
-		}
-	} else {
-		if in.SHA256, err = digest(ctx, weights, progress); err != nil {
-			return installed{}, err
-		}
-		key = "sha256-" + in.SHA256
-	}
-	if in.Version, err = versionOf(weights, in.SHA256, key); err != nil {
-		return installed{}, err
-	}
-	var path string
-	if in.Key, path, err = st.settleIn(dir, key); err != nil {
-		return installed{}, err
-	}
-	fi, err := os.Stat(path)
+	guard, err := d.guardOrCopy(ctx, weights)
 	if err != nil {
 		return installed{}, err
 	}
-	in.Source, in.Stored = c.ID.content(), identify(fi).content()
-	for _, id := range c.SideIDs {
-		in.Side = append(in.Side, id.content())
+	defer guard.release()
+	base := ""
+	if d.check == "size" {
+		base, err = identityKey(weights)
+	} else if in.SHA256, err = digest(ctx, weights, nil); err == nil {
+		base = "sha256-" + in.SHA256
 	}
+	if err == nil {
+		in.Version, err = versionOf(weights, in.SHA256, base)
+	}
+	if !guard.intact() { // whatever was read is not what is there now
+		return installed{}, errChanged
+	}
+	if err != nil {
+		return installed{}, err
+	}
+	if in.Key, err = d.store.settleIn(dir, base, d.book.verified); err != nil {
+		return installed{}, err
+	}
+	fi, err := os.Stat(d.store.weights(in.Key))
+	if err != nil {
+		return installed{}, err
+	}
+	in.Entry, in.Stored = c.Entry, identify(fi).content()
+	in.Source, in.Side = c.contents()
 	return in, nil
 }
 

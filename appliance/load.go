@@ -4,10 +4,11 @@ package appliance
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
+	"sync"
 	"time"
 
 	"windhover/control"
@@ -18,65 +19,96 @@ import (
 // loader loads models with the configured options. Each has workers of its own on
 // the same cores, so they take turns.
 type loader struct {
-	cfg  Config
-	reg  *registry
-	turn chan struct{} // capacity 1: holds an element while a model computes
+	cfg   Config
+	cpus  int // that this process may use
+	pulse *pulse
+	turn  chan struct{} // capacity 1: holds an element while a model computes
+
+	mu     sync.Mutex // guards loaded
+	loaded map[*takesTurns]engine.Need
 }
 
-func newLoader(cfg Config, reg *registry) *loader {
-	return &loader{cfg: cfg, reg: reg, turn: make(chan struct{}, 1)}
+func newLoader(cfg Config, cpus int, p *pulse) *loader {
+	return &loader{cfg: cfg, cpus: cpus, pulse: p, turn: make(chan struct{}, 1), loaded: map[*takesTurns]engine.Need{}}
 }
 
-// takesTurns is a model that shares its cores with others.
+// takesTurns is a model that shares cores and memory with others.
 type takesTurns struct {
 	*engine.Model
-	turn chan struct{}
+	l *loader
 }
 
 // Generate waits until no other model computes.
-func (m takesTurns) Generate(ctx context.Context, req engine.Request, on func(engine.Event) error) (*engine.Result, error) {
+func (m *takesTurns) Generate(ctx context.Context, req engine.Request, on func(engine.Event) error) (*engine.Result, error) {
 	select {
-	case m.turn <- struct{}{}:
-		defer func() { <-m.turn }()
-		return m.Model.Generate(ctx, req, on)
+	case m.l.turn <- struct{}{}:
+		defer func() { <-m.l.turn }()
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+	defer m.l.pulse.begin(m)()
+	return m.Model.Generate(ctx, req, on)
 }
 
-// options are the engine's options for the configuration; held is what the
-// weights of loaded models take of the memory.
-func (l *loader) options(held int64) (engine.Options, error) {
+// Close frees the model and what was counted for it.
+func (m *takesTurns) Close() error {
+	err := m.Model.Close()
+	m.l.mu.Lock()
+	defer m.l.mu.Unlock()
+	delete(m.l.loaded, m)
+	return err
+}
+
+// options are the engine's options for the configuration and the memory of now.
+func (l *loader) options() (engine.Options, error) {
 	open, err := openOptions(l.cfg.VQF, os.Getenv)
 	if err != nil {
 		return engine.Options{}, err
 	}
-	limit, err := ParseSize(l.cfg.Engine.MemoryLimit)
-	if err != nil {
-		return engine.Options{}, err
-	}
-	if limit == 0 {
-		limit = readMemory(os.DirFS("/")).budget()
-	}
-	if limit > 0 {
-		limit = max(limit-held, 1)
-	}
+	e := l.cfg.Engine
 	return engine.Options{
-		Threads: l.cfg.Engine.Threads, Pin: l.cfg.Engine.Pin, Context: l.cfg.Engine.Context, KV: l.cfg.Engine.KV, Family: l.cfg.Engine.Family,
-		MemoryLimit: limit, VQF: open,
+		Threads: min(e.Threads, l.cpus), Pin: e.Pin, Context: e.Context, KV: e.KV, Family: e.Family,
+		MemoryLimit: l.room(os.DirFS("/")), VQF: open,
 	}, nil
 }
 
+// room is how many bytes one more model may take; at least 1, because 0 means any
+// number to the engine. It is 0 where the machine does not say.
+func (l *loader) room(root fs.FS) int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var weights, rest int64
+	for _, n := range l.loaded {
+		weights += n.Weights
+		rest += n.KV + n.Scratch
+	}
+	limit, err := ParseSize(l.cfg.Engine.MemoryLimit)
+	if err != nil || limit == 0 { // checked when the configuration was read
+		m := readMemory(root)
+		if m.Available == 0 && m.Limit == 0 {
+			return 0 // nobody says
+		}
+		// Weights in the page cache count as available. Caches of contexts do not,
+		// but only as far as they have grown.
+		limit, rest = m.budget(), max(rest-m.Own, 0)
+	}
+	return max(limit-weights-rest, 1)
+}
+
 func (l *loader) load(_ context.Context, weights string) (servable, error) {
-	opt, err := l.options(l.reg.weightBytes())
+	opt, err := l.options()
 	if err != nil {
 		return nil, err
 	}
-	m, err := engine.Load(weights, opt)
+	model, err := engine.Load(weights, opt)
 	if err != nil {
 		return nil, err
 	}
-	return takesTurns{m, l.turn}, nil
+	m := &takesTurns{model, l}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.loaded[m] = model.Info().Need
+	return m, nil
 }
 
 // openOptions maps the [vqf] section, and the original engine's environment
@@ -92,39 +124,6 @@ func openOptions(c VQF, getenv func(string) string) (vqf.OpenOptions, error) {
 	}
 	check := getenv("VLLM_VQF_CHECK")
 	return vqf.OpenOptions{Strict: c.Layout == "strict", Expect: expect, FullCheck: len(check) > 0 && check[0] == '1'}, nil
-}
-
-// loadBeside loads a version beside the one that serves under the same name. Where
-// memory does not hold both, the old one is drained and unloaded first while its
-// requests wait; if the new one then fails, the old one comes back.
-func (d *deployer) loadBeside(ctx context.Context, name, weights string) (servable, error) {
-	model, err := d.load(ctx, weights)
-	if !errors.Is(err, engine.ErrMemory) {
-		return model, err
-	}
-	old := d.reg.suspend(name)
-	if old == nil {
-		return nil, err
-	}
-	d.log.Info("memory does not hold two versions: unloading the old one first", "model", name, "version", old.Version)
-	select {
-	case <-old.idle:
-	case <-time.After(drainLimit):
-	}
-	if err := old.Close(); err != nil {
-		d.log.Error("close model", "model", name, "error", err)
-	}
-	if model, err = d.load(ctx, weights); err == nil {
-		return model, nil
-	}
-	back, rerr := d.load(ctx, d.store.weights(old.Key))
-	if rerr != nil {
-		d.log.Error("the version that served cannot be loaded again", "model", name, "error", rerr)
-		d.reg.resume(name, nil)
-		return nil, errors.Join(err, rerr)
-	}
-	d.reg.resume(name, newServing(name, back, installed{Key: old.Key, Version: old.Version, SHA256: old.Digest}))
-	return nil, err
 }
 
 // probeTokens is how many tokens the trial run of a new model generates.
@@ -153,21 +152,21 @@ func probeModel(ctx context.Context, s servable) (control.TokenSpeed, error) {
 func round1(f float64) float64 { return float64(int64(f*10+0.5)) / 10 }
 
 // document is the retained document of a model that serves.
-func document(name string, s *serving, speed control.TokenSpeed) control.Model {
+func document(s *serving, speed control.TokenSpeed) control.Model {
 	info := s.Info()
 	return control.Model{
-		V: 1, Name: name, Version: s.Version, SHA256: s.Digest, State: stateReady, Trust: "local",
+		V: 1, Name: s.Name, Version: s.Version, SHA256: s.Digest, State: stateReady, Trust: "local",
 		Flags: info.Flags.Names(), Arch: info.Architecture, Params: s.Meta().Params, Mode: s.Meta().Mode,
 		Context: info.Context, Residency: "full", Bytes: info.FileBytes, TokS: speed,
 	}
 }
 
 // logLoaded writes the one record that tells what was loaded and how.
-func (d *deployer) logLoaded(name string, s *serving, took time.Duration) {
+func (d *deployer) logLoaded(s *serving, took time.Duration) {
 	info := s.Info()
 	c := info.Config
 	d.log.LogAttrs(context.Background(), slog.LevelInfo, "model ready",
-		slog.String("model", name), slog.String("version", s.Version), slog.String("path", info.Path),
+		slog.String("model", s.Name), slog.String("version", s.Version), slog.String("path", info.Path),
 		slog.Group("geometry", "dim", c.Dim, "layers", c.Layers, "heads", c.Heads, "kv_heads", c.KVHeads, "head_dim", c.HeadDim, "ffn", c.FFN, "vocab", c.Vocab),
 		slog.String("flags", info.Flags.String()), slog.String("family", info.Family), slog.String("layout", info.Layout),
 		slog.String("kernels", kernelSummary()), slog.Int("threads", info.Threads), slog.Int("context", info.Context),

@@ -6,17 +6,19 @@ import (
 	"bufio"
 	"bytes"
 	"io/fs"
+	"slices"
 	"strconv"
 	"strings"
 )
 
-// memoryInfo is what the machine, and the control group the daemon runs in,
+// memoryInfo is what the machine, and the control groups the daemon runs in,
 // leave to models. Sizes are bytes.
 type memoryInfo struct {
 	Total     int64
 	Available int64 // MemAvailable: counts page cache, mapped weights included
-	Limit     int64 // the control group's limit; 0: none
-	Used      int64 // anonymous memory of the control group
+	Limit     int64 // of the control group that leaves the least; 0: none
+	Used      int64 // anonymous memory of that control group
+	Own       int64 // anonymous memory of this process
 }
 
 // budget is what all models together may take.
@@ -28,39 +30,60 @@ func (m memoryInfo) budget() int64 {
 	return max(b, 0)
 }
 
-// readMemory reads /proc/meminfo and the control group's files from root, which is
+// readMemory reads /proc and the control groups' files from root, which is
 // os.DirFS("/") but in tests.
 func readMemory(root fs.FS) memoryInfo {
 	var m memoryInfo
 	m.Total = procField(root, "proc/meminfo", "MemTotal:")
 	m.Available = procField(root, "proc/meminfo", "MemAvailable:")
-	group := ""
-	if data, err := fs.ReadFile(root, "proc/self/cgroup"); err == nil {
-		for line := range strings.Lines(string(data)) {
-			if p, ok := strings.CutPrefix(strings.TrimSpace(line), "0::"); ok {
-				group = strings.Trim(p, "/")
+	m.Own = procField(root, "proc/self/status", "RssAnon:")
+	unified, legacy := groups(root)
+	// What is over memory.high is throttled to a halt, though not killed.
+	for _, file := range []string{"memory.max", "memory.high"} {
+		m.tighten(root, "sys/fs/cgroup", unified, file, "anon ")
+	}
+	m.tighten(root, "sys/fs/cgroup/memory", legacy, "memory.limit_in_bytes", "total_rss ")
+	return m
+}
+
+// groups are the control groups of this process that limit memory, in the unified
+// hierarchy and in that of version 1.
+func groups(root fs.FS) (unified, legacy string) {
+	data, err := fs.ReadFile(root, "proc/self/cgroup")
+	if err != nil {
+		return "", ""
+	}
+	for line := range strings.Lines(string(data)) {
+		id, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
+		controllers, path, _ := strings.Cut(rest, ":")
+		switch path = strings.Trim(path, "/"); {
+		case id == "0" && controllers == "":
+			unified = path
+		case slices.Contains(strings.Split(controllers, ","), "memory"):
+			legacy = path
+		}
+	}
+	return unified, legacy
+}
+
+// tighten takes over the limit that leaves the least, of group and of those above
+// it. Within a namespace of control groups the path may lead nowhere; the mount
+// itself is then the group.
+func (m *memoryInfo) tighten(root fs.FS, mount, group, file, stat string) {
+	for {
+		dir := strings.TrimSuffix(mount+"/"+group, "/")
+		// Version 1 says "no limit" by a huge number.
+		if limit := fileNumber(root, dir+"/"+file); limit > 0 && limit < 1<<60 {
+			used := statField(root, dir+"/memory.stat", stat)
+			if m.Limit == 0 || limit-used < m.Limit-m.Used {
+				m.Limit, m.Used = limit, used
 			}
 		}
-	}
-	// The tightest limit of the group and of those above it counts.
-	for {
-		dir := strings.TrimSuffix("sys/fs/cgroup/"+group, "/")
-		if limit := fileNumber(root, dir+"/memory.max"); limit > 0 && (m.Limit == 0 || limit < m.Limit) {
-			m.Limit = limit
-			m.Used = statField(root, dir+"/memory.stat", "anon ")
-		}
 		if group == "" {
-			break
+			return
 		}
-		i := strings.LastIndexByte(group, '/')
-		group = group[:max(i, 0)]
+		group = group[:max(strings.LastIndexByte(group, '/'), 0)]
 	}
-	// Version 1 control groups say "no limit" by a huge number.
-	if limit := fileNumber(root, "sys/fs/cgroup/memory/memory.limit_in_bytes"); m.Limit == 0 && limit > 0 && limit < 1<<60 {
-		m.Limit = limit
-		m.Used = statField(root, "sys/fs/cgroup/memory/memory.stat", "total_rss ")
-	}
-	return m
 }
 
 func fileNumber(root fs.FS, path string) int64 {

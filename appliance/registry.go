@@ -4,6 +4,7 @@ package appliance
 
 import (
 	"context"
+	"os"
 	"reflect"
 	"slices"
 	"sync"
@@ -32,6 +33,7 @@ type servable interface {
 	Template() *tokenizer.Template
 	Steps() uint64
 	Generate(ctx context.Context, req engine.Request, on func(engine.Event) error) (*engine.Result, error)
+	Rebase(other *os.File) error
 	Close() error
 }
 
@@ -43,13 +45,26 @@ type serving struct {
 	Key     string // entry in the store
 	Version string
 	Digest  string
-	refs    int
-	retired bool
-	idle    chan struct{} // closed when retired and unused
+
+	installed installed
+	guard     *guard
+	refs      int
+	retired   bool
+	idle      chan struct{} // closed when retired and unused
 }
 
-func newServing(name string, s servable, in installed) *serving {
-	return &serving{servable: s, Name: name, Key: in.Key, Version: in.Version, Digest: in.SHA256, idle: make(chan struct{})}
+func newServing(name string, s servable, g *guard, in installed) *serving {
+	return &serving{
+		servable: s, Name: name, Key: in.Key, Version: in.Version, Digest: in.SHA256,
+		installed: in, guard: g, idle: make(chan struct{}),
+	}
+}
+
+// Close frees the model and lets whoever wants write to its file.
+func (s *serving) Close() error {
+	err := s.servable.Close()
+	s.guard.release()
+	return err
 }
 
 func (s *serving) ref() control.ModelRef {
@@ -176,17 +191,34 @@ func (e *modelEntry) endSwap() {
 	}
 }
 
-// weightBytes is what the weights of all serving versions take.
-func (r *registry) weightBytes() int64 {
+// lose stops serving s under name, because of failure, if it still does.
+func (r *registry) lose(name string, s *serving, failure *control.Error) {
+	r.mu.Lock()
+	if e, ok := r.models[name]; ok && e.cur == s {
+		e.cur = nil
+		e.doc.State, e.doc.Error = stateFailed, failure
+		r.order = slices.DeleteFunc(r.order, func(n string) bool { return n == name })
+	}
+	docs := r.docs()
+	r.retire(s)
+	r.mu.Unlock()
+	r.tell(docs)
+}
+
+// serves reports whether some version of a model serves, or is about to again.
+func (r *registry) serves(name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var n int64
-	for _, e := range r.models {
-		if e.cur != nil {
-			n += e.cur.Info().Need.Weights
-		}
-	}
-	return n
+	e, ok := r.models[name]
+	return ok && (e.cur != nil || e.swap != nil)
+}
+
+// known reports whether there is anything to say about a model.
+func (r *registry) known(name string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, ok := r.models[name]
+	return ok
 }
 
 // noneReady is the error of a request to an appliance without a default model.

@@ -9,8 +9,10 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 
 	"windhover/control"
@@ -83,7 +85,7 @@ func (s *server) build(topo kernels.Topology) error {
 	s.reg = newRegistry(s.modelsChanged)
 	s.backend = &backend{
 		cfg: s.cfg, reg: s.reg, topo: topo, log: s.log, metrics: newMetrics(s.reg),
-		self: s.opt.Self, started: time.Now(), wake: make(chan struct{}, 1),
+		self: s.opt.Self, started: time.Now(), wake: make(chan struct{}, 1), pulse: new(pulse),
 	}
 	b, err := openBook(filepath.Join(s.cfg.Paths.state(), "installed.json"))
 	if err != nil {
@@ -95,11 +97,15 @@ func (s *server) build(topo kernels.Topology) error {
 	if err != nil {
 		return err
 	}
-	s.deployer = &deployer{
-		drop: s.cfg.Paths.drop(), store: store{s.cfg.Paths.store()}, check: s.cfg.VQF.Check, reg: s.reg, book: b,
-		load: newLoader(s.cfg, s.reg).load, probe: probeModel, event: s.control.Event,
-		log: s.log, now: time.Now, seen: map[string]*sighting{},
+	loader := newLoader(s.cfg, len(topo.All), s.backend.pulse)
+	if n := len(topo.All); s.cfg.Engine.Threads > n {
+		s.log.Warn("engine.threads is more than this process may use", "key", "engine.threads", "threads", s.cfg.Engine.Threads, "cpus", n)
 	}
+	s.deployer = newDeployer(s.cfg.Paths, b)
+	d := s.deployer
+	d.check, d.reg, d.log = s.cfg.VQF.Check, s.reg, s.log
+	d.load, d.probe, d.memory = loader.load, probeModel, func() int64 { return loader.room(os.DirFS("/")) }
+	d.event, d.wake = s.control.Event, s.backend.wakeDrop
 	s.deployer.recall()
 	return nil
 }
@@ -125,6 +131,10 @@ func (s *server) run(ctx context.Context, socket net.Listener) error {
 		defer close(watching)
 		watchDrop(watchCtx, s.deployer.drop, s.log, s.backend.wake, s.deployer.scan)
 	}()
+	leaseSignals := make(chan os.Signal, 1)
+	signal.Notify(leaseSignals, syscall.SIGIO)
+	defer signal.Stop(leaseSignals)
+	wg.Go(func() { s.deployer.leases.watch(inner, leaseSignals) })
 	wg.Go(func() { s.connect(inner) })
 	wg.Go(func() { s.notify.watch(inner, s.alive) })
 	s.control.SetState(control.StateOnline, "")

@@ -12,19 +12,10 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-const (
-	// rescan is how often the drop directory is read whatever the events say:
-	// they get lost on overflow and do not exist on network file systems.
-	rescan = 60 * time.Second
-	// recheck is how often a file that has not arrived whole is looked at. A
-	// writer that closes its file gives no event we could ask for.
-	recheck = 300 * time.Millisecond
-)
-
 // watchDrop calls scan at start and whenever something may have changed in the
 // drop directory, until ctx ends. Events only wake it: what is there decides.
-// scan reports whether some file is still arriving.
-func watchDrop(ctx context.Context, drop string, log *slog.Logger, wake <-chan struct{}, scan func(context.Context) (arriving bool)) {
+// scan says when it wants to look again at the latest.
+func watchDrop(ctx context.Context, drop string, log *slog.Logger, wake <-chan struct{}, scan func(context.Context) time.Duration) {
 	w, err := fsnotify.NewWatcher()
 	events := make(chan struct{}, 1)
 	if err != nil {
@@ -51,11 +42,7 @@ func watchDrop(ctx context.Context, drop string, log *slog.Logger, wake <-chan s
 		if w != nil {
 			watched = rewatch(w, drop, watched, log)
 		}
-		next := rescan
-		if scan(ctx) {
-			next = recheck
-		}
-		timer.Reset(next)
+		timer.Reset(scan(ctx))
 	}
 }
 

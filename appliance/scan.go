@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package appliance
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"time"
+
+	"windhover/control"
+)
+
+const (
+	// rescan is how often the drop directory is read whatever the events say:
+	// they get lost on overflow and do not exist on network file systems.
+	rescan = 60 * time.Second
+	// recheck is how soon a file that has not arrived whole is looked at again. A
+	// writer that closes its file gives no event we could ask for.
+	recheck = 300 * time.Millisecond
+	// stallAfter is how long a file may stop growing before people are told.
+	stallAfter = 10 * time.Minute
+)
+
+// sighting is what the scans know of one candidate.
+type sighting struct {
+	candidate
+	since   time.Time      // since when the files have been left alone
+	ready   bool           // judged good
+	failure *control.Error // judged bad
+	marked  bool           // the failure is in a marker: removing that asks for another try
+	tried   time.Time      // last attempt to deploy it
+	stalled bool           // people were told
+}
+
+// refusal is an entry that cannot be a model.
+type refusal struct {
+	reason string
+	marked bool
+}
+
+// scan looks at the drop directory once and acts on every difference. Each file is
+// judged by itself: a bad or unfinished one delays no other. It returns when to
+// look again without being woken.
+func (d *deployer) scan(ctx context.Context) time.Duration {
+	d.settleNotes()
+	v, err := look(d.drop, d.incumbent)
+	if err != nil {
+		// What serves goes on: the directory may come back.
+		if !d.blind {
+			d.log.Error("the drop directory cannot be read: models that serve go on, new ones are not seen", "path", d.drop, "error", err)
+		}
+		d.blind = true
+		return rescan
+	}
+	d.blind = false
+	for _, path := range v.Orphans {
+		if err := dropOrphan(path); err != nil {
+			d.log.Error("marker", "path", path, "error", err)
+		}
+	}
+	d.refuse(v.Refused)
+	here := map[string]bool{}
+	for _, c := range v.Found {
+		here[c.Name] = true
+	}
+	d.forget(here)
+	next := rescan
+	for _, c := range v.Found {
+		if ctx.Err() != nil {
+			return rescan
+		}
+		if wait := d.consider(ctx, c); wait > 0 {
+			next = min(next, wait)
+		}
+	}
+	return next
+}
+
+// incumbent is the entry that a model came from.
+func (d *deployer) incumbent(name string) string {
+	if s, ok := d.seen[name]; ok {
+		return s.Entry
+	}
+	return d.book.Models[name].Entry
+}
+
+// refuse tells of entries that cannot be models, once each.
+func (d *deployer) refuse(entries map[string]string) {
+	for entry := range d.refused {
+		if entries[entry] == "" {
+			delete(d.refused, entry) // gone, or a model after all
+		}
+	}
+	for entry, reason := range entries {
+		r := d.refused[entry]
+		if r == nil || r.reason != reason {
+			d.log.Error("model refused", "entry", entry, "reason", reason)
+			r = &refusal{reason: reason}
+			d.refused[entry] = r
+		}
+		if !r.marked {
+			r.marked = d.mark(entry, markRefused(d.drop, entry, reason, d.now()))
+		}
+	}
+}
+
+// mark reports whether a marker was written. A failure is logged once: on a full
+// disk or in a read-only directory it happens again at every scan.
+func (d *deployer) mark(entry string, err error) bool {
+	if err != nil && !d.unmarked[entry] {
+		d.log.Error("marker is not written", "entry", entry, "error", err)
+	}
+	if err != nil {
+		d.unmarked[entry] = true
+	} else {
+		delete(d.unmarked, entry)
+	}
+	return err == nil
+}
+
+// forget undeploys every model whose file is gone.
+func (d *deployer) forget(here map[string]bool) {
+	changed := false
+	for name := range d.seen {
+		if !here[name] {
+			d.log.Info("model removed", "model", name)
+			delete(d.seen, name)
+			d.retire(d.reg.withdraw(name))
+			changed = true
+		}
+	}
+	for name := range d.book.Models {
+		if !here[name] {
+			delete(d.book.Models, name)
+			changed = true
+		}
+	}
+	if changed {
+		d.save()
+		d.collect()
+	}
+}
+
+// sight finds or makes the sighting of a candidate as it is now.
+func (d *deployer) sight(c candidate) *sighting {
+	s, known := d.seen[c.Name]
+	switch {
+	case !known || !s.same(c):
+		s = &sighting{candidate: c, since: d.now()}
+		d.seen[c.Name] = s
+		if doc, held := heldByFailure(d.drop, c); held && !c.Skip {
+			s.failure, s.marked = doc.failure(), true
+			d.remember(s) // a failure of an earlier run
+		}
+	case !s.untouched(c):
+		s.candidate, s.since = c, d.now()
+		if s.failure != nil && s.failure.Code == control.Forbidden {
+			s.failure = nil // somebody gave us the right, perhaps
+		}
+	}
+	s.Skip = c.Skip
+	return s
+}
+
+// consider decides what to do about one candidate and does it. It returns when to
+// look again, 0 for no need to.
+func (d *deployer) consider(ctx context.Context, c candidate) time.Duration {
+	s := d.sight(c)
+	switch {
+	case s.Skip:
+		d.holdBack(s)
+		return 0
+	case s.ready:
+		return 0
+	case s.failure != nil && !d.again(s):
+		d.revive(ctx, c.Name)
+		return 0
+	}
+	still := d.now().Sub(s.since)
+	at := s.arrived(still)
+	switch {
+	case errors.Is(at.Err, fs.ErrNotExist), errors.Is(at.Err, errNotRegular):
+		return recheck // replaced between listing and look: the next scan knows
+	case errors.Is(at.Err, fs.ErrPermission):
+		d.fail(ctx, s, unreadable(s.Entry, at.Err))
+		return 0
+	case at.Err != nil:
+		d.fail(ctx, s, coded(at.Err, control.FormatInvalid))
+		return 0
+	case !at.Complete:
+		d.wait(s, at)
+		d.revive(ctx, c.Name)
+		return pause(still, at.Unsure)
+	}
+	s.tried = d.now()
+	if err := s.findTokenizer(); err != nil {
+		d.fail(ctx, s, coded(err, control.FormatInvalid))
+		return 0
+	}
+	return d.deploy(ctx, s)
+}
+
+// pause is how long to leave an unfinished file alone: the longer nothing has
+// happened to it, the longer, so that one that is never finished costs nothing.
+func pause(still time.Duration, unsure bool) time.Duration {
+	if unsure && still < settle {
+		return settle - still
+	}
+	return min(max(still/4, recheck), rescan)
+}
+
+// holdBack stops serving a model that got a .skip file.
+func (d *deployer) holdBack(s *sighting) {
+	if d.reg.known(s.Name) {
+		d.log.Info("model held back", "model", s.Name)
+		d.retire(d.reg.withdraw(s.Name))
+		d.mark(s.Entry, clearMarkers(d.drop, s.candidate))
+	}
+	*s = sighting{candidate: s.candidate, since: s.since}
+}
+
+// again reports whether a candidate that failed is to be tried once more: somebody
+// removed the marker, or what was lacking may be there now.
+func (d *deployer) again(s *sighting) bool {
+	if !s.marked {
+		s.marked = d.mark(s.Entry, markFailed(d.drop, s.candidate, s.failure, d.reg.serves(s.Name), d.now()))
+		return false
+	}
+	if !exists(s.marker(d.drop, "failed")) {
+		s.failure = nil
+		return true
+	}
+	return s.failure.Needed > 0 && d.now().Sub(s.tried) >= rescan && d.room(s.failure.Code) >= s.failure.Needed
+}
+
+// room is how many bytes there are of what a code says is lacking.
+func (d *deployer) room(c control.Code) int64 {
+	switch c {
+	case control.InsufficientStore:
+		free, _ := freeSpace(d.store.dir)
+		return free
+	case control.InsufficientMem:
+		return d.memory()
+	default:
+		return 0
+	}
+}
