@@ -39,7 +39,7 @@ type deployer struct {
 
 	seen     map[string]*sighting // by model name
 	refused  map[string]*refusal  // by entry
-	unmarked map[string]bool      // entries whose marker could not be written
+	unmarked map[string]time.Time // entries whose marker could not be written, and when that was tried
 	revived  map[string]bool      // models whose last good version was tried in this run
 	blind    bool                 // the drop directory could not be read
 	notes    notes
@@ -50,7 +50,7 @@ type deployer struct {
 func newDeployer(p Paths, b *book) *deployer {
 	return &deployer{
 		drop: p.drop(), store: store{p.store()}, book: b, leases: newLeases(), now: time.Now,
-		seen: map[string]*sighting{}, refused: map[string]*refusal{}, unmarked: map[string]bool{}, revived: map[string]bool{},
+		seen: map[string]*sighting{}, refused: map[string]*refusal{}, unmarked: map[string]time.Time{}, revived: map[string]bool{},
 	}
 }
 
@@ -81,7 +81,7 @@ func (d *deployer) deploy(ctx context.Context, s *sighting) time.Duration {
 	d.save()
 	d.collect()
 	s.ready, s.failure = true, nil
-	d.mark(c.Entry, markReady(d.drop, c, in.Version, in.SHA256, d.now()))
+	d.markReady(s)
 	d.logLoaded(v, d.now().Sub(start))
 	d.event(control.Occurrence{Event: "model_ready", Model: c.Name, Message: "version " + in.Version})
 	return 0
@@ -102,6 +102,12 @@ func (d *deployer) activate(ctx context.Context, v *serving, failure *control.Er
 	doc.Error = failure
 	d.retire(d.reg.activate(v.Name, v, doc))
 	return nil
+}
+
+// markReady says beside a candidate that it serves.
+func (d *deployer) markReady(s *sighting) {
+	in := d.book.Models[s.Name]
+	s.marked = d.mark(s.Entry, func() error { return markReady(d.drop, s.candidate, in.Version, in.SHA256, d.now()) })
 }
 
 // state shows how far a model is, unless an older version of it serves.
@@ -137,7 +143,8 @@ func (d *deployer) fail(ctx context.Context, s *sighting, e *control.Error) {
 	d.revive(ctx, s.Name)
 	serving := d.reg.serves(s.Name)
 	before := d.remember(s)
-	s.marked = d.mark(s.Entry, markFailed(d.drop, s.candidate, e, serving, d.now()))
+	delete(d.unmarked, s.Entry) // another reason, another marker
+	d.markFailed(s)
 	if before != nil && before.Code == e.Code && before.Message == e.Message {
 		return // said before
 	}
@@ -160,6 +167,9 @@ func (d *deployer) remember(s *sighting) (before *control.Error) {
 
 // wait records a file that has not arrived whole.
 func (d *deployer) wait(s *sighting, at arrival) {
+	if at.Have < headLen && !d.reg.known(s.Name) {
+		return // nothing yet that would look like a model
+	}
 	state := stateWaiting
 	if d.now().Sub(s.since) >= stallAfter {
 		state = stateStalled

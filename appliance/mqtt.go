@@ -85,16 +85,25 @@ func (s *server) tellStatus() {
 	if len(ready)+len(others) > 0 {
 		line = fmt.Sprintf("%d ready", len(ready))
 		if len(ready) > 0 {
-			line += ": " + strings.Join(ready, ", ")
+			line += ": " + some(ready)
 		}
 		if len(others) > 0 {
-			line += "; " + strings.Join(others, ", ")
+			line += "; " + some(others)
 		}
 	}
 	if !s.control.Counters().Connected["data"] {
 		line += "; waiting for broker"
 	}
 	s.notify.status(line)
+}
+
+// some lists the first of many; the service manager takes no line of any length.
+func some(list []string) string {
+	const most = 8
+	if len(list) > most {
+		return fmt.Sprintf("%s and %d more", strings.Join(list[:most], ", "), len(list)-most)
+	}
+	return strings.Join(list, ", ")
 }
 
 // startBroker starts the embedded broker, trying again while it cannot. It

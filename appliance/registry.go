@@ -84,7 +84,7 @@ type modelEntry struct {
 // the default. A request holds the version it started with until it is done; a
 // new version takes the requests that start after the swap.
 type registry struct {
-	changed func(control.Model) // told of every change, outside the lock; a removed model has State ""
+	changed func() // told of every change, outside the lock; must be quick
 
 	mu     sync.Mutex // guards the fields that follow
 	models map[string]*modelEntry
@@ -92,7 +92,11 @@ type registry struct {
 	wanted []string // the order of the last run, for names that are still to come
 }
 
-func newRegistry(changed func(control.Model)) *registry {
+func newRegistry(changed func()) *registry {
+	if changed == nil {
+		changed = func() {}
+	}
+
 	return &registry{changed: changed, models: map[string]*modelEntry{}}
 }
 
@@ -179,9 +183,8 @@ func (r *registry) resume(name string, s *serving) {
 		e.doc.State = stateFailed
 		r.order = slices.DeleteFunc(r.order, func(n string) bool { return n == name })
 	}
-	docs := r.docs()
 	r.mu.Unlock()
-	r.tell(docs)
+	r.changed()
 }
 
 func (e *modelEntry) endSwap() {
@@ -199,10 +202,9 @@ func (r *registry) lose(name string, s *serving, failure *control.Error) {
 		e.doc.State, e.doc.Error = stateFailed, failure
 		r.order = slices.DeleteFunc(r.order, func(n string) bool { return n == name })
 	}
-	docs := r.docs()
 	r.retire(s)
 	r.mu.Unlock()
-	r.tell(docs)
+	r.changed()
 }
 
 // serves reports whether some version of a model serves, or is about to again.
@@ -253,10 +255,9 @@ func (r *registry) activate(name string, s *serving, doc control.Model) *serving
 		r.order = append(r.order, name)
 		r.reorder(name)
 	}
-	docs := r.docs()
 	r.retire(old)
 	r.mu.Unlock()
-	r.tell(docs)
+	r.changed()
 	return old
 }
 
@@ -311,10 +312,9 @@ func (r *registry) withdraw(name string) *serving {
 	e.endSwap()
 	delete(r.models, name)
 	r.order = slices.DeleteFunc(r.order, func(n string) bool { return n == name })
-	docs := append(r.docs(), control.Model{V: 1, Name: name})
 	r.retire(old)
 	r.mu.Unlock()
-	r.tell(docs)
+	r.changed()
 	return old
 }
 
@@ -338,9 +338,8 @@ func (r *registry) makeDefault(name string) error {
 		return control.Errorf(control.UnknownModel, "no model %q serves", name)
 	}
 	r.order = append(slices.DeleteFunc(r.order, func(n string) bool { return n == name }), name)
-	docs := r.docs()
 	r.mu.Unlock()
-	r.tell(docs)
+	r.changed()
 	return nil
 }
 
@@ -350,11 +349,10 @@ func (r *registry) update(name string, change func(*control.Model)) {
 	e := r.entry(name)
 	before := e.doc
 	change(&e.doc)
-	doc := r.doc(name)
 	same := reflect.DeepEqual(before, e.doc)
 	r.mu.Unlock()
 	if !same {
-		r.tell([]control.Model{doc})
+		r.changed()
 	}
 }
 
@@ -398,13 +396,4 @@ func (r *registry) docs() []control.Model {
 		docs[i] = r.doc(n)
 	}
 	return docs
-}
-
-func (r *registry) tell(docs []control.Model) {
-	if r.changed == nil {
-		return
-	}
-	for _, d := range docs {
-		r.changed(d)
-	}
 }

@@ -28,8 +28,9 @@ type sighting struct {
 	since   time.Time      // since when the files have been left alone
 	ready   bool           // judged good
 	failure *control.Error // judged bad
-	marked  bool           // the failure is in a marker: removing that asks for another try
+	marked  bool           // there is a marker; removing that of a failure asks for another try
 	tried   time.Time      // last attempt to deploy it
+	due     time.Time      // an unfinished file: when to look again
 	stalled bool           // people were told
 }
 
@@ -90,6 +91,7 @@ func (d *deployer) refuse(entries map[string]string) {
 	for entry := range d.refused {
 		if entries[entry] == "" {
 			delete(d.refused, entry) // gone, or a model after all
+			delete(d.unmarked, entry)
 		}
 	}
 	for entry, reason := range entries {
@@ -100,30 +102,37 @@ func (d *deployer) refuse(entries map[string]string) {
 			d.refused[entry] = r
 		}
 		if !r.marked {
-			r.marked = d.mark(entry, markRefused(d.drop, entry, reason, d.now()))
+			r.marked = d.mark(entry, func() error { return markRefused(d.drop, entry, reason, d.now()) })
 		}
 	}
 }
 
-// mark reports whether a marker was written. A failure is logged once: on a full
-// disk or in a read-only directory it happens again at every scan.
-func (d *deployer) mark(entry string, err error) bool {
-	if err != nil && !d.unmarked[entry] {
+// mark writes a marker and reports whether that worked. A failure is logged once,
+// and tried again once a minute: on a full disk or in a read-only directory it
+// happens every time, and the attempt itself is an event that wakes the scanner.
+func (d *deployer) mark(entry string, write func() error) bool {
+	last, failing := d.unmarked[entry]
+	if failing && d.now().Sub(last) < rescan {
+		return false
+	}
+	err := write()
+	if err == nil {
+		delete(d.unmarked, entry)
+		return true
+	}
+	if !failing {
 		d.log.Error("marker is not written", "entry", entry, "error", err)
 	}
-	if err != nil {
-		d.unmarked[entry] = true
-	} else {
-		delete(d.unmarked, entry)
-	}
-	return err == nil
+	d.unmarked[entry] = d.now()
+	return false
 }
 
 // forget undeploys every model whose file is gone.
 func (d *deployer) forget(here map[string]bool) {
 	changed := false
-	for name := range d.seen {
+	for name, s := range d.seen {
 		if !here[name] {
+			delete(d.unmarked, s.Entry)
 			d.log.Info("model removed", "model", name)
 			delete(d.seen, name)
 			d.retire(d.reg.withdraw(name))
@@ -154,7 +163,7 @@ func (d *deployer) sight(c candidate) *sighting {
 			d.remember(s) // a failure of an earlier run
 		}
 	case !s.untouched(c):
-		s.candidate, s.since = c, d.now()
+		s.candidate, s.since, s.due = c, d.now(), time.Time{}
 		if s.failure != nil && s.failure.Code == control.Forbidden {
 			s.failure = nil // somebody gave us the right, perhaps
 		}
@@ -172,12 +181,19 @@ func (d *deployer) consider(ctx context.Context, c candidate) time.Duration {
 		d.holdBack(s)
 		return 0
 	case s.ready:
+		if !s.marked {
+			d.markReady(s)
+		}
 		return 0
 	case s.failure != nil && !d.again(s):
 		d.revive(ctx, c.Name)
 		return 0
 	}
-	still := d.now().Sub(s.since)
+	now := d.now()
+	if now.Before(s.due) {
+		return s.due.Sub(now)
+	}
+	still := now.Sub(s.since)
 	at := s.arrived(still)
 	switch {
 	case errors.Is(at.Err, fs.ErrNotExist), errors.Is(at.Err, errNotRegular):
@@ -191,7 +207,9 @@ func (d *deployer) consider(ctx context.Context, c candidate) time.Duration {
 	case !at.Complete:
 		d.wait(s, at)
 		d.revive(ctx, c.Name)
-		return pause(still, at.Unsure)
+		wait := pause(still, at.Unsure)
+		s.due = now.Add(wait)
+		return wait
 	}
 	s.tried = d.now()
 	if err := s.findTokenizer(); err != nil {
@@ -215,16 +233,23 @@ func (d *deployer) holdBack(s *sighting) {
 	if d.reg.known(s.Name) {
 		d.log.Info("model held back", "model", s.Name)
 		d.retire(d.reg.withdraw(s.Name))
-		d.mark(s.Entry, clearMarkers(d.drop, s.candidate))
+		d.mark(s.Entry, func() error { return clearMarkers(d.drop, s.candidate) })
 	}
 	*s = sighting{candidate: s.candidate, since: s.since}
+}
+
+// markFailed puts the failure of a candidate beside it.
+func (d *deployer) markFailed(s *sighting) {
+	s.marked = d.mark(s.Entry, func() error {
+		return markFailed(d.drop, s.candidate, s.failure, d.reg.serves(s.Name), d.now())
+	})
 }
 
 // again reports whether a candidate that failed is to be tried once more: somebody
 // removed the marker, or what was lacking may be there now.
 func (d *deployer) again(s *sighting) bool {
 	if !s.marked {
-		s.marked = d.mark(s.Entry, markFailed(d.drop, s.candidate, s.failure, d.reg.serves(s.Name), d.now()))
+		d.markFailed(s)
 		return false
 	}
 	if !exists(s.marker(d.drop, "failed")) {

@@ -46,6 +46,7 @@ type server struct {
 	backend  *backend
 	deployer *deployer
 	control  *control.Server
+	changed  chan struct{} // capacity 1: models changed
 
 	mu   sync.Mutex // guards what follows
 	mqtt string     // URL of the broker in use, "" while there is none
@@ -82,6 +83,7 @@ func Serve(ctx context.Context, cfg Config, opt ServeOptions) error {
 
 // build makes the parts that run without a broker.
 func (s *server) build(topo kernels.Topology) error {
+	s.changed = make(chan struct{}, 1)
 	s.reg = newRegistry(s.modelsChanged)
 	s.backend = &backend{
 		cfg: s.cfg, reg: s.reg, topo: topo, log: s.log, metrics: newMetrics(s.reg),
@@ -135,6 +137,7 @@ func (s *server) run(ctx context.Context, socket net.Listener) error {
 	signal.Notify(leaseSignals, syscall.SIGIO)
 	defer signal.Stop(leaseSignals)
 	wg.Go(func() { s.deployer.leases.watch(inner, leaseSignals) })
+	wg.Go(func() { s.tellModels(inner) })
 	wg.Go(func() { s.connect(inner) })
 	wg.Go(func() { s.notify.watch(inner, s.alive) })
 	s.control.SetState(control.StateOnline, "")
@@ -194,11 +197,33 @@ func (s *server) alive() bool {
 	return time.Since(s.control.LastMove()) < stuckAfter && s.backend.pulse.moving(time.Now())
 }
 
-func (s *server) modelsChanged(control.Model) {
-	if s.control != nil {
-		s.control.ModelsChanged()
+// modelsChanged asks for the documents of models to be published.
+func (s *server) modelsChanged() {
+	select {
+	case s.changed <- struct{}{}:
+	default: // the next time will show this change too
 	}
-	s.tellStatus()
+}
+
+// tellModels publishes the documents of models whenever one has changed, until ctx
+// ends. A run costs as much as there are models; pauses of the same length keep a
+// drop directory full of them from taking a core.
+func (s *server) tellModels(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.changed:
+		}
+		start := time.Now()
+		s.control.ModelsChanged()
+		s.tellStatus()
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(time.Since(start)):
+		}
+	}
 }
 
 func (s *server) policy() control.Policy {

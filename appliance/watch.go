@@ -6,6 +6,7 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -79,6 +80,9 @@ func rewatch(w *fsnotify.Watcher, drop string, watched os.FileInfo, log *slog.Lo
 	}
 	if watched == nil || !os.SameFile(fi, watched) {
 		_ = w.Remove(drop) // it may not be watched
+		// A directory that is moved away sends nothing afterwards; its parent tells
+		// when another one takes its place.
+		_ = w.Add(filepath.Dir(drop)) // without it the rescan finds out
 		if err := w.Add(drop); err != nil {
 			log.Warn("no file events: the drop directory is read once a minute", "path", drop, "error", err)
 			return nil
