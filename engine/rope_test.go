@@ -3,6 +3,8 @@
 package engine
 
 import (
+	"encoding/binary"
+	"hash/fnv"
 	"math"
 	"math/big"
 	"testing"
@@ -40,5 +42,41 @@ func TestRopeTables(t *testing.T) {
 				t.Errorf("position %d, pair %d: %v, %v, want %v, %v", pos, i, cos[i], sin[i], c, s)
 			}
 		}
+	}
+}
+
+func TestRopeFreqs(t *testing.T) {
+	for _, theta := range []float64{1e4, 1e5, 5e5, 1e6, 5e6, 2} {
+		for _, hd := range []int{2, 16, 64, 128, 256} {
+			for i, got := range ropeFreqs(theta, hd) {
+				want := math.Pow(theta, -2*float64(i)/float64(hd))
+				if math.Abs(got-want) > 1e-13*want {
+					t.Errorf("theta %g, head_dim %d, pair %d: %v, want %v", theta, hd, i, got, want)
+				}
+			}
+		}
+	}
+}
+
+// One digest that every architecture must produce: a table entry of another bit
+// would make other tokens.
+func TestRopeTablesDigest(t *testing.T) {
+	const want = 0x63989c5b8eaa29d8
+	h := fnv.New64a()
+	for _, theta := range []float64{1e4, 1e5, 5e5, 1e6, 5e6} {
+		freqs := ropeFreqs(theta, 128)
+		cos, sin := make([]float32, len(freqs)), make([]float32, len(freqs))
+		for pos := 0; pos < maxContext; pos += 1 + pos/16 {
+			ropeRow(cos, sin, freqs, pos)
+			for i := range cos {
+				var b [8]byte
+				binary.LittleEndian.PutUint32(b[:], math.Float32bits(cos[i]))
+				binary.LittleEndian.PutUint32(b[4:], math.Float32bits(sin[i]))
+				_, _ = h.Write(b[:]) // a hash never fails to write
+			}
+		}
+	}
+	if got := h.Sum64(); got != want {
+		t.Errorf("digest %#x, want %#x", got, uint64(want))
 	}
 }
