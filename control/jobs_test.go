@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -333,11 +334,71 @@ func TestStateThatCannotBeWritten(t *testing.T) {
 	g.await("the next try", func() bool { return g.record("me", "j").Status == JobSucceeded })
 }
 
-func TestDedupeLogIsBounded(t *testing.T) {
+// A device whose state cannot be read or written, as on a full or broken disk, starts
+// and answers; each failure is told.
+func TestStartsWithoutState(t *testing.T) {
 	dir := t.TempDir()
-	j, _, _, err := openJournal(dir, 10)
+	for _, name := range []string{"session", "dedupe.log", retainedFile} {
+		if err := os.MkdirAll(filepath.Join(dir, name, "in the way"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "jobs"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	var told []string
+	s, err := New(Config{Device: "dev", StateDir: dir, Notify: func(n Notice) {
+		mu.Lock()
+		defer mu.Unlock()
+		if n.Event == NoticeState {
+			told = append(told, fmt.Sprint(n.Err))
+		}
+	}}, &fake{})
 	if err != nil {
 		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Shutdown(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}()
+	if s.Session() == 0 {
+		t.Error("no session number")
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	for _, want := range []string{"session", "dedupe.log", retainedFile, "jobs"} {
+		if !strings.Contains(strings.Join(told, "\n"), want) {
+			t.Errorf("nobody is told of %s: %q", want, told)
+		}
+	}
+}
+
+// An id that could not be stored may be tried again.
+func TestRememberForgetsWhatItCannotStore(t *testing.T) {
+	dir := t.TempDir()
+	j, _, _ := openJournal(dir, 10)
+	log := filepath.Join(dir, "dedupe.log")
+	if err := os.Mkdir(log, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.remember(key{"me", "a"}, "x"); err == nil || j.seen(key{"me", "a"}) != "" || len(j.log) != 0 {
+		t.Errorf("got %v, seen %q, log %v", err, j.seen(key{"me", "a"}), j.log)
+	}
+	if err := os.Remove(log); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.remember(key{"me", "a"}, "x"); err != nil || j.seen(key{"me", "a"}) != "x" {
+		t.Errorf("after the disk has room: got %v, seen %q", err, j.seen(key{"me", "a"}))
+	}
+}
+
+func TestDedupeLogIsBounded(t *testing.T) {
+	dir := t.TempDir()
+	j, _, bad := openJournal(dir, 10)
+	if len(bad) > 0 {
+		t.Fatal(bad)
 	}
 	for i := range 100 {
 		if err := j.remember(key{"me", fmt.Sprint(i)}, strings.Repeat("a", 64)); err != nil {
@@ -347,9 +408,9 @@ func TestDedupeLogIsBounded(t *testing.T) {
 	if st, err := os.Stat(filepath.Join(dir, "dedupe.log")); err != nil || st.Size() > 5000 {
 		t.Errorf("size %d (%v)", st.Size(), err)
 	}
-	j, _, _, err = openJournal(dir, 10)
-	if err != nil || j.seen(key{"me", "99"}) == "" || j.seen(key{"me", "90"}) == "" || j.seen(key{"me", "89"}) != "" {
-		t.Errorf("remembered %v (%v)", j.log, err)
+	j, _, bad = openJournal(dir, 10)
+	if len(bad) > 0 || j.seen(key{"me", "99"}) == "" || j.seen(key{"me", "90"}) == "" || j.seen(key{"me", "89"}) != "" {
+		t.Errorf("remembered %v (%v)", j.log, bad)
 	}
 }
 

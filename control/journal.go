@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -56,17 +57,15 @@ func syncDir(dir string) error {
 
 // nextSession reads the session number of the start before, adds one and stores it. A
 // file that cannot be understood counts as lost: the time in seconds is above any
-// number that was counted.
+// number that was counted. With an error the number is good as well, but the next
+// start will not know of it: a full disk keeps no device from starting.
 func nextSession(dir string, now time.Time) (uint64, error) {
 	var last uint64
 	b, err := os.ReadFile(filepath.Join(dir, "session"))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		return 0, fmt.Errorf("control: session number: %w", err)
-	default:
-		last, err = strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64)
-		if err != nil || last > 1<<53 {
+	if !errors.Is(err, fs.ErrNotExist) {
+		var perr error
+		last, perr = strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64)
+		if err != nil || perr != nil || last > 1<<53 {
 			last = uint64(max(now.Unix(), 1))
 		}
 	}
@@ -90,18 +89,20 @@ type journal struct {
 	log  []key // as in dedupe.log, oldest first
 }
 
-// openJournal reads the journal; files that cannot be read are moved aside and named
-// in the second result.
-func openJournal(dir string, keep int) (*journal, []jobFile, []error, error) {
-	if err := os.MkdirAll(filepath.Join(dir, "jobs"), 0o700); err != nil {
-		return nil, nil, nil, fmt.Errorf("control: state: %w", err)
-	}
+// openJournal reads the journal. What cannot be read or written is named in the last
+// result: job files that make no sense are moved aside, ids are lost, and the device
+// starts.
+func openJournal(dir string, keep int) (*journal, []jobFile, []error) {
 	j := &journal{dir: dir, keep: keep, ids: map[key]string{}}
-	if err := j.readIDs(); err != nil {
-		return nil, nil, nil, err
+	var bad []error
+	if err := os.MkdirAll(j.jobs(), 0o700); err != nil {
+		bad = append(bad, fmt.Errorf("control: state: %w", err))
 	}
-	files, bad, err := j.readJobs()
-	return j, files, bad, err
+	if err := j.readIDs(); err != nil {
+		bad = append(bad, err)
+	}
+	files, errs := j.readJobs()
+	return j, files, append(bad, errs...)
 }
 
 func (j *journal) jobs() string { return filepath.Join(j.dir, "jobs") }
@@ -109,10 +110,10 @@ func (j *journal) jobs() string { return filepath.Join(j.dir, "jobs") }
 // jobName is unique: neither part may hold a '~'.
 func jobName(client, id string) string { return client + "~" + id + ".json" }
 
-func (j *journal) readJobs() (files []jobFile, bad []error, err error) {
+func (j *journal) readJobs() (files []jobFile, bad []error) {
 	entries, err := os.ReadDir(j.jobs())
 	if err != nil {
-		return nil, nil, fmt.Errorf("control: state: %w", err)
+		return nil, []error{fmt.Errorf("control: state: %w", err)}
 	}
 	for _, e := range entries {
 		name := filepath.Join(j.jobs(), e.Name())
@@ -139,7 +140,7 @@ func (j *journal) readJobs() (files []jobFile, bad []error, err error) {
 		files = append(files, f)
 	}
 	sort.Slice(files, func(a, b int) bool { return files[a].Record.CreatedAt.Before(files[b].Record.CreatedAt) })
-	return files, bad, nil
+	return files, bad
 }
 
 // put stores a job durably.
@@ -182,10 +183,11 @@ func (j *journal) readIDs() error {
 			j.note(key{l.Client, l.ID}, l.SHA256)
 		}
 	}
-	if err := lines.Err(); err != nil {
-		return fmt.Errorf("control: dedupe.log: %w", err)
+	err = lines.Err()
+	if err != nil {
+		err = fmt.Errorf("control: dedupe.log: %w", err)
 	}
-	return j.rewriteIDs()
+	return errors.Join(err, j.rewriteIDs())
 }
 
 func (j *journal) note(k key, hash string) {
@@ -215,9 +217,19 @@ func (j *journal) rewriteIDs() error {
 // seen returns the hash of the command that k named, "" when it named none.
 func (j *journal) seen(k key) string { return j.ids[k] }
 
-// remember stores the id of a command durably, so that it never runs twice.
+// remember stores the id of a command durably, so that it never runs twice. An id
+// that cannot be stored is not remembered.
 func (j *journal) remember(k key, hash string) error {
 	j.note(k, hash)
+	err := j.append(k, hash)
+	if err != nil {
+		delete(j.ids, k)
+		j.log = slices.DeleteFunc(j.log, func(l key) bool { return l == k })
+	}
+	return err
+}
+
+func (j *journal) append(k key, hash string) error {
 	name := filepath.Join(j.dir, "dedupe.log")
 	if st, err := os.Stat(name); err == nil && st.Size() > int64(j.keep)*400 {
 		return j.rewriteIDs()

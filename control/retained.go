@@ -34,26 +34,26 @@ const (
 	storeAfter = 2 * time.Second
 )
 
-func openRetained(dir string, box *outbox, fail func(error)) (*retained, error) {
+func openRetained(dir string, box *outbox, fail func(error)) *retained {
 	r := &retained{box: box, dir: dir, fail: fail, docs: map[string][]byte{}}
 	b, err := os.ReadFile(filepath.Join(dir, retainedFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return r, nil
-	}
-	if err != nil {
-		return nil, err
+		return r
 	}
 	var topics []string
-	if err := json.Unmarshal(b, &topics); err != nil {
+	if err == nil {
+		err = json.Unmarshal(b, &topics)
+	}
+	if err != nil {
 		fail(err) // a list that cannot be read costs stale documents, not the start
-		return r, nil
+		return r
 	}
 	for _, t := range topics {
 		if strings.HasPrefix(t, prefix) && !strings.ContainsAny(t, "+#\x00") {
 			r.docs[t] = nil
 		}
 	}
-	return r, nil
+	return r
 }
 
 // publish sets the document of a topic. force sends it although it is the same.

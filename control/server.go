@@ -144,23 +144,20 @@ func New(cfg Config, b Backend) (*Server, error) {
 		control: newOutbox(cfg.Now), data: newOutbox(cfg.Now),
 		requests: make(chan inbound, inboxSize), commands: make(chan inbound, inboxSize),
 	}
-	return s, s.open()
+	s.open()
+	return s, nil
 }
 
-// open reads the state directory and starts the goroutines.
-func (s *Server) open() error {
+// open reads the state directory and starts the goroutines. State that cannot be
+// read, or written because the disk is full, is told and does without.
+func (s *Server) open() {
 	fail := func(err error) { s.cfg.Notify(Notice{Event: NoticeState, Err: err}) }
 	var err error
 	if s.session, err = nextSession(s.cfg.StateDir, s.since); err != nil {
-		return err
+		fail(err)
 	}
-	if s.docs, err = openRetained(s.cfg.StateDir, s.control, fail); err != nil {
-		return fmt.Errorf("control: state: %w", err)
-	}
-	journal, files, bad, err := openJournal(s.cfg.StateDir, s.lim.IDs)
-	if err != nil {
-		return err
-	}
+	s.docs = openRetained(s.cfg.StateDir, s.control, fail)
+	journal, files, bad := openJournal(s.cfg.StateDir, s.lim.IDs)
 	for _, err := range bad {
 		fail(err)
 	}
@@ -187,7 +184,6 @@ func (s *Server) open() error {
 	s.wg.Go(func() { s.dispatch(ctx, s.requests, s.request) })
 	s.wg.Go(func() { s.dispatch(ctx, s.commands, s.command) })
 	s.wg.Go(func() { s.tick(ctx) })
-	return nil
 }
 
 // Session is the number of this start.
