@@ -12,9 +12,9 @@ type QType uint32
 
 // The element types.
 const (
-	F32     QType = 1
-	Q8_0    QType = 2 // 34 bytes per 32 values
-	Q4_0    QType = 3 // 18 bytes per 32 values
+	F32  QType = 1
+	Q8_0 QType = 2 // 34 bytes per 32 values
+	Q4_0 QType = 3 // 18 bytes per 32 values
 	//lint:ignore ST1003 the name of the format
 	Q4_8X8L QType = 4 // 18 bytes per 32 values, x8_* only
 	F16     QType = 5
