@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
+
+	"windhover/control"
 )
 
 // finish fills what depends on the machine and refuses values that cannot work.
@@ -23,9 +25,9 @@ func (c *Config) finish() error {
 		if err != nil {
 			return fmt.Errorf("config: device is not set and the host name is unknown: %v", err)
 		}
-		c.Device = deviceName(host)
+		c.Device = control.DeviceName(host)
 	}
-	if !validDevice(c.Device) {
+	if !control.ValidDevice(c.Device) {
 		return fmt.Errorf("config: device %q: use 1 to 63 of a-z 0-9 -, starting with a letter or digit", c.Device)
 	}
 	if c.Paths.State == "" {
@@ -168,38 +170,6 @@ func oneOf(key, value string, allowed ...string) error {
 		}
 	}
 	return fmt.Errorf("config: %s %q: use %s", key, value, strings.Join(allowed, " or "))
-}
-
-// deviceName makes a topic segment of a host name: lower case, other characters as '-'.
-func deviceName(host string) string {
-	host, _, _ = strings.Cut(strings.ToLower(host), ".")
-	b := []byte(host)
-	for i, ch := range b {
-		if (ch < 'a' || ch > 'z') && (ch < '0' || ch > '9') {
-			b[i] = '-'
-		}
-	}
-	name := strings.Trim(string(b), "-")
-	if len(name) > 63 {
-		name = strings.Trim(name[:63], "-")
-	}
-	if name == "" {
-		return "windhover"
-	}
-	return name
-}
-
-func validDevice(s string) bool {
-	if len(s) == 0 || len(s) > 63 || s[0] == '-' {
-		return false
-	}
-	for i := range len(s) {
-		ch := s[i]
-		if (ch < 'a' || ch > 'z') && (ch < '0' || ch > '9') && ch != '-' {
-			return false
-		}
-	}
-	return true
 }
 
 func isLoopback(host string) bool {

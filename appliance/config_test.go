@@ -131,11 +131,3 @@ func TestParseSize(t *testing.T) {
 		}
 	}
 }
-
-func TestDeviceName(t *testing.T) {
-	for in, want := range map[string]string{"edge1": "edge1", "Edge_1.lan": "edge-1", "---": "windhover", "": "windhover", strings.Repeat("a", 80): strings.Repeat("a", 63)} {
-		if got := deviceName(in); got != want || !validDevice(got) {
-			t.Errorf("deviceName(%q): got %q, want %q", in, got, want)
-		}
-	}
-}
