@@ -37,8 +37,7 @@ func localGet(ctx context.Context, cfg Config, path string, into any) error {
 	defer cancel()
 	socket := cfg.Paths.Socket
 	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		var d net.Dialer
-		return d.DialContext(ctx, "unix", socket)
+		return dialSocket(ctx, socket)
 	}}}
 	defer client.CloseIdleConnections()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://windhover"+path, nil)

@@ -7,8 +7,6 @@ import (
 	"crypto/subtle"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -86,36 +84,15 @@ func withToken(tokenFile string, next http.Handler) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		want, err := os.ReadFile(tokenFile)
-		got, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		scheme, got, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 		token := strings.TrimSpace(string(want))
-		if err != nil || token == "" || !ok || subtle.ConstantTimeCompare([]byte(got), []byte(token)) != 1 {
+		if err != nil || token == "" || !strings.EqualFold(scheme, "Bearer") || subtle.ConstantTimeCompare([]byte(got), []byte(token)) != 1 {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			respond(w, http.StatusUnauthorized, "a bearer token is needed: see http.token_file\n")
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
-}
-
-// listenSocket opens the local socket. One left by a process that died is
-// replaced; one that somebody answers on means that the daemon runs already.
-func listenSocket(path string) (net.Listener, error) {
-	if c, err := net.Dial("unix", path); err == nil {
-		return nil, errors.Join(fmt.Errorf("socket %s: another windhover serves there: stop it, or set paths.state and paths.socket", path), c.Close())
-	}
-	if fi, err := os.Lstat(path); err == nil && fi.Mode()&fs.ModeSocket != 0 {
-		if err := os.Remove(path); err != nil {
-			return nil, fmt.Errorf("socket: %w", err)
-		}
-	}
-	l, err := net.Listen("unix", path)
-	if err != nil {
-		return nil, fmt.Errorf("socket: %w", err)
-	}
-	if err := os.Chmod(path, 0o660); err != nil {
-		return nil, errors.Join(fmt.Errorf("socket: %w", err), l.Close())
-	}
-	return l, nil
 }
 
 // serveHTTP runs a server on l until ctx ends.

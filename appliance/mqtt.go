@@ -8,10 +8,8 @@ import (
 	"log/slog"
 	"reflect"
 	"strings"
-	"time"
 
 	"windhover/control"
-	"windhover/control/broker"
 )
 
 // notice writes what package control noticed to the log. No prompt is in it.
@@ -104,32 +102,6 @@ func some(list []string) string {
 		return fmt.Sprintf("%s and %d more", strings.Join(list[:most], ", "), len(list)-most)
 	}
 	return strings.Join(list, ", ")
-}
-
-// startBroker starts the embedded broker, trying again while it cannot. It
-// returns nil when ctx ends first.
-func (s *server) startBroker(ctx context.Context) *broker.Broker {
-	opt := broker.Options{
-		Listen: s.cfg.MQTT.Embedded.Listen, Dir: s.cfg.Paths.broker(), UsersFile: s.cfg.MQTT.Embedded.UsersFile, Device: s.cfg.Device,
-		Log: func(level, text string) { s.log.Warn("embedded broker", "level", level, "text", text) },
-	}
-	for told := false; ; told = true {
-		b, err := broker.Start(opt)
-		if err == nil {
-			s.setMQTT(b.URL())
-			s.log.Info("embedded broker listens", "url", b.URL())
-			return b
-		}
-		if !told {
-			s.log.Error("no embedded broker yet: set mqtt.embedded.listen to a free address, or mqtt.url to another broker; trying again",
-				"key", "mqtt.embedded.listen", "every", brokerRetry, "error", err)
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(brokerRetry):
-		}
-	}
 }
 
 func (s *server) setMQTT(url string) {

@@ -30,8 +30,6 @@ type ServeOptions struct {
 const (
 	// drainOnStop is how long requests in work may go on after SIGTERM.
 	drainOnStop = 10 * time.Second
-	// brokerRetry is the pause between two tries to start the embedded broker.
-	brokerRetry = 5 * time.Second
 	// stuckAfter is how long a part may stand still before the watchdog is starved.
 	stuckAfter = 20 * time.Second
 )
@@ -65,6 +63,11 @@ func Serve(ctx context.Context, cfg Config, opt ServeOptions) error {
 	if err := makeState(cfg.Paths); err != nil {
 		return err
 	}
+	lock, err := lockState(cfg.Paths.State)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = lock.Close() }() // nothing is written to it
 	socket, err := listenSocket(cfg.Paths.Socket)
 	if err != nil {
 		return err
@@ -239,29 +242,31 @@ func (s *server) policy() control.Policy {
 }
 
 // connect gives control its broker: the configured one, or the embedded one once
-// its port is free.
+// its port is free, which it then keeps alive until ctx ends.
 func (s *server) connect(ctx context.Context) {
 	m := s.cfg.MQTT
-	ep := control.Endpoint{URL: m.URL, Username: m.Username, PasswordFile: m.PasswordFile, CAFile: m.CAFile,
-		CertFile: m.CertFile, KeyFile: m.KeyFile, AllowPlaintext: m.AllowPlaintext}
-	if m.URL == "" {
-		b := s.startBroker(ctx)
-		if b == nil {
-			return
-		}
-		defer func() {
-			<-ctx.Done()
-			b.Close()
-		}()
-		user, password := b.Credentials()
-		ep = control.Endpoint{URL: b.URL(), Username: user, Password: password, AllowPlaintext: true}
-	} else {
+	if m.URL != "" {
 		s.setMQTT(m.URL)
+		ep := control.Endpoint{URL: m.URL, Username: m.Username, PasswordFile: m.PasswordFile, CAFile: m.CAFile,
+			CertFile: m.CertFile, KeyFile: m.KeyFile, AllowPlaintext: m.AllowPlaintext}
+		data := ep
+		if m.DataURL != "" {
+			data.URL = m.DataURL
+		}
+		s.link(ep, data)
+		return
 	}
-	data := ep
-	if m.URL != "" && m.DataURL != "" {
-		data.URL = m.DataURL
+	house := newHouse(s.cfg, s.log)
+	if !house.open(ctx) {
+		return
 	}
+	defer house.close()
+	s.setMQTT(house.url())
+	s.link(house.endpoint(), house.endpoint())
+	house.keep(ctx)
+}
+
+func (s *server) link(ep, data control.Endpoint) {
 	if err := s.control.Connect(ep, data); err != nil {
 		s.log.Error("no MQTT", "error", err)
 	}

@@ -3,6 +3,7 @@
 package broker
 
 import (
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -36,9 +37,12 @@ type Options struct {
 	Dir       string // store; made when missing
 	UsersFile string // see ReadUsers; "": anybody, on loopback alone
 
-	// Device is the device's own user name. With users it gets a new password at each
-	// start, see Credentials.
-	Device string
+	// Device is the device's own user name. With users it needs a password, see
+	// Credentials; "" makes one.
+	Device   string
+	Password string
+
+	MaxStore int64 // bytes the store may take; 0: 256 MiB
 
 	// Log is told what the server says at warning level and above; nil: nobody is.
 	Log func(level, text string)
@@ -70,7 +74,9 @@ func Start(opt Options) (*Broker, error) {
 		if err != nil {
 			return nil, err
 		}
-		b.password = rand.Text()
+		if b.password = opt.Password; b.password == "" {
+			b.password = rand.Text()
+		}
 		if users, err = natsUsers(list, opt.Device, b.password); err != nil {
 			return nil, err
 		}
@@ -102,7 +108,7 @@ func (b *Broker) start(opt Options, host string, port int, users []*server.User)
 	srv, err := server.NewServer(&server.Options{
 		ServerName: "windhover", DontListen: true, NoSigs: true, NoLog: false,
 		JetStream: true, StoreDir: opt.Dir,
-		JetStreamMaxMemory: maxMemoryBytes, JetStreamMaxStore: maxStoreBytes,
+		JetStreamMaxMemory: maxMemoryBytes, JetStreamMaxStore: cmp.Or(opt.MaxStore, maxStoreBytes),
 		MaxPayload: maxPayload, Users: users,
 		MQTT: server.MQTTOpts{Host: host, Port: addr.Port},
 	})
