@@ -58,6 +58,9 @@ func TestTutorial(t *testing.T) {
 				want.WriteString(lines[i])
 			}
 			got := tour.run(t, command)
+			if strings.Contains(got, "bash: -c:") { // not even -update may write such a page
+				t.Fatalf("docs/TUTORIAL.md:%d: no whole command, lines that go on begin with \"> \": %s", at, got)
+			}
 			commands++
 			if *update && steady(got) != steady(want.String()) {
 				out.WriteString(got)
