@@ -110,7 +110,8 @@ func (b *backend) convertJob(ctx context.Context, j control.Job, report func(con
 			b.log.Warn("source of a conversion is not removed", "job", j.ID, "error", err)
 		}
 	}
-	return out, nil
+	// The record tells where the file is, not where it was written.
+	return json.RawMessage(bytes.Replace(out, fmt.Appendf(nil, "%q", tmp), fmt.Appendf(nil, "%q", final), 1)), nil
 }
 
 // verifyJob checks a file in import/ or an installed model.
@@ -124,8 +125,8 @@ func (b *backend) verifyJob(ctx context.Context, j control.Job, report func(cont
 	}
 	var path string
 	switch {
-	case p.Source != "" && p.Model != "":
-		return nil, control.Errorf(control.BadRequest, "verify: give source (a name in import/) or model, not both")
+	case (p.Source == "") == (p.Model == ""):
+		return nil, control.Errorf(control.BadRequest, "verify: give source (a name in import/) or model (a name), one of them, not both")
 	case p.Source != "":
 		var err error
 		if path, err = b.importPath(p.Source); err != nil {

@@ -118,6 +118,7 @@ func TestJobFailures(t *testing.T) {
 		{"good", "convert", `{"source":"m.gguf","out":"../x"}`, "bad_request", "model name"},
 		{"good", "convert", `{"source":7}`, "bad_request", "convert"},
 		{"good", "verify", `{"source":"m.gguf","model":"x"}`, "bad_request", "not both"},
+		{"good", "verify", `{"file":"m.gguf"}`, "bad_request", "one of them"},
 		{"good", "verify", `{"model":"x"}`, "unknown_model", "no model"},
 		{"good", "frobnicate", `{}`, "unsupported", "frobnicate"},
 		{"refuses", "convert", `{"source":"m.gguf"}`, "format_invalid", "IQ4_NL"},
