@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"windhover/kernels"
+	"windhover/vqf"
 )
 
 // BenchOptions say what to measure. The zero value measures the machine, and
@@ -52,6 +53,9 @@ func Bench(ctx context.Context, opt BenchOptions, line func(string)) (*BenchRepo
 	if err := b.chooseThreads(); err != nil {
 		return nil, err
 	}
+	if err := b.check(); err != nil {
+		return nil, err
+	}
 	b.say("cpu      %s, threads %s", b.report.CPU, joinInts(b.opt.Threads))
 	steps := []func(context.Context) error{b.read, b.kernels, b.model}
 	if opt.Mixed {
@@ -71,6 +75,22 @@ type bench struct {
 	cpus   []int // the workers' CPUs, the first n for n threads
 	report *BenchReport
 	say    func(format string, a ...any)
+}
+
+// check finds before anything is measured that there is no model to measure.
+func (b *bench) check() error {
+	switch {
+	case b.opt.Mixed:
+		return nil
+	case b.opt.Model == "":
+		_, err := b.arch()
+		return err
+	}
+	f, err := vqf.Open(b.opt.Model, vqf.OpenOptions{})
+	if err != nil {
+		return notConverted(b.opt.Model, err)
+	}
+	return f.Close()
 }
 
 // chooseThreads settles which CPUs are used and with how many threads.

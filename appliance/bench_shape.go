@@ -58,16 +58,24 @@ func (b *bench) shape() string {
 	return b.opt.Shape
 }
 
+// arch is the geometry of the shape.
+func (b *bench) arch() (vqf.Arch, error) {
+	i := slices.IndexFunc(benchShapes, func(s benchShape) bool { return s.name == b.shape() })
+	if i < 0 {
+		return vqf.Arch{}, fmt.Errorf("bench: no shape %q: use %s", b.opt.Shape, strings.Join(BenchShapes(), ", "))
+	}
+	if benchShapes[i].arch.MoE() {
+		return vqf.Arch{}, fmt.Errorf("bench: shape %s is a mixture of experts, which this build cannot run yet", b.shape())
+	}
+	return benchShapes[i].arch, nil
+}
+
 // makeModel writes seeded weights of the shape, every byte of them, and returns
 // the path.
 func (b *bench) makeModel(ctx context.Context, dir string) (string, error) {
-	i := slices.IndexFunc(benchShapes, func(s benchShape) bool { return s.name == b.shape() })
-	if i < 0 {
-		return "", fmt.Errorf("bench: no shape %q: use %s", b.opt.Shape, strings.Join(BenchShapes(), ", "))
-	}
-	arch := benchShapes[i].arch
-	if arch.MoE() {
-		return "", fmt.Errorf("bench: shape %s is a mixture of experts, which this build cannot run yet", b.shape())
+	arch, err := b.arch()
+	if err != nil {
+		return "", err
 	}
 	arch.MaxSeqLen, arch.BosID, arch.EosID = 8192, vqf.NoToken, vqf.NoToken
 	mode := vqf.Mode(b.opt.Mode)

@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -34,6 +35,12 @@ Shapes: ` + strings.Join(appliance.BenchShapes(), ", ") + `.`,
 					return usagef(cmd, "--shape and --mode are for made-up weights: leave them out, or the model")
 				}
 				opt.Model = a[0]
+			}
+			if opt.Shape != "" && !slices.Contains(appliance.BenchShapes(), opt.Shape) {
+				return usagef(cmd, "no shape %q: use %s", opt.Shape, strings.Join(appliance.BenchShapes(), ", "))
+			}
+			if opt.Mode != "" && !slices.Contains([]string{"q8", "q4", "dual"}, opt.Mode) {
+				return usagef(cmd, "no mode %q for made-up weights: use q8, q4 or dual", opt.Mode)
 			}
 			line := func(text string) {
 				_, _ = fmt.Fprintln(cmd.OutOrStdout(), text) // a measurement goes on without its reader
