@@ -90,7 +90,14 @@ func decodeHeader(b []byte, size int64) (Header, error) {
 	}
 	le := binary.LittleEndian
 	if m := le.Uint32(b); m != Magic {
-		return h, badField("magic", 0, "is %q, want \"FQFW\": not a VQF file", b[:4])
+		hint := ""
+		switch {
+		case string(b[:4]) == "GGUF":
+			hint = " but GGUF: windhover convert makes one of it"
+		case b[8] == '{' && le.Uint32(b[4:]) == 0:
+			hint = " but safetensors: windhover convert makes one of the directory it belongs to"
+		}
+		return h, badField("magic", 0, "is %q, want \"FQFW\": not a VQF file%s", b[:4], hint)
 	}
 	h.Version, h.Flags, h.NTensors = le.Uint32(b[4:]), Flags(le.Uint32(b[8:])), le.Uint32(b[12:])
 	switch h.Version {
