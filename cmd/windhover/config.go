@@ -5,6 +5,7 @@ package main
 import (
 	"os"
 
+	"github.com/pelletier/go-toml/v2"
 	"github.com/spf13/cobra"
 
 	"windhover/appliance"
@@ -41,12 +42,16 @@ is wrong with file, line and column, and prints what the daemon would use.`,
 			if err != nil {
 				return err
 			}
-			if wantJSON(cmd) {
-				return printJSON(cmd, cfg)
-			}
 			text, err := cfg.TOML()
 			if err != nil {
 				return err
+			}
+			if wantJSON(cmd) { // under the keys of the file
+				var doc map[string]any
+				if err := toml.Unmarshal(text, &doc); err != nil {
+					return err
+				}
+				return printJSON(cmd, doc)
 			}
 			_, err = cmd.OutOrStdout().Write(text)
 			return err

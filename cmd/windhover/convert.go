@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -35,6 +36,14 @@ there for other engines that read VQF.`,
 		Args: args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, a []string) error {
 			opt.Converter = "windhover " + appliance.Version
+			if out == "" {
+				out = convert.DefaultOutput(a[0])
+			}
+			if _, err := os.Stat(a[0]); err == nil { // else that is what to say
+				if err := checkOut(out); err != nil {
+					return err
+				}
+			}
 			update, end := progress(cmd, "converting")
 			defer end()
 			// The file is written, read back and read again: three times its size.

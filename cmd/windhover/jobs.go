@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -96,10 +95,7 @@ func printJobs(cmd *cobra.Command, jobs []control.JobRecord) error {
 		_, err := fmt.Fprintln(cmd.OutOrStdout(), "no jobs")
 		return err
 	}
-	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-	if _, err := fmt.Fprintln(w, "JOB\tTYPE\tCLIENT\tSTATUS\tPROGRESS\tUPDATED\t"); err != nil {
-		return err
-	}
+	rows := [][]string{{"JOB", "TYPE", "CLIENT", "STATUS", "PROGRESS", "UPDATED"}}
 	for _, j := range jobs {
 		status, problem := j.Status, ""
 		if j.Status == control.JobRunning && j.Phase != "" {
@@ -108,10 +104,8 @@ func printJobs(cmd *cobra.Command, jobs []control.JobRecord) error {
 		if j.Error != nil {
 			problem = j.Error.Code.Name + ": " + j.Error.Message
 		}
-		if _, err := fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d %%\t%s\t%s\n", j.ID, j.Type, j.Client, status, j.Progress.Pct,
-			j.UpdatedAt.Local().Format(time.DateTime), problem); err != nil {
-			return err
-		}
+		rows = append(rows, []string{j.ID, j.Type, j.Client, status, fmt.Sprintf("%d %%", j.Progress.Pct),
+			j.UpdatedAt.Local().Format(time.DateTime), problem})
 	}
-	return w.Flush()
+	return table(cmd, rows)
 }

@@ -3,15 +3,19 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"path/filepath"
 	"strings"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
 	"windhover/appliance"
@@ -48,7 +52,7 @@ func newJSONError(err error) *jsonError {
 		return nil
 	}
 	_, name := classify(err)
-	return &jsonError{Code: name, Message: oneLine(err)}
+	return &jsonError{Code: name, Message: message(err)}
 }
 
 // reportError prints one line on stderr, and with --json the error as an object
@@ -58,7 +62,7 @@ func reportError(cmd *cobra.Command, err error) int {
 		return exitFailed
 	}
 	code, _ := classify(err)
-	line := strings.TrimPrefix(oneLine(err), "control: ")
+	line := message(err)
 	if ctx := cmd.Context(); ctx != nil && ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		line = "stopped"
 	}
@@ -102,6 +106,37 @@ func classify(err error) (exit int, name string) {
 }
 
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+
+// message is an error as people read it.
+func message(err error) string { return strings.TrimPrefix(oneLine(err), "control: ") }
+
+// table prints rows in columns, without spaces at the ends of lines.
+func table(cmd *cobra.Command, rows [][]string) error {
+	var text bytes.Buffer
+	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		_, _ = fmt.Fprintln(w, strings.Join(row, "\t")) // into memory
+	}
+	_ = w.Flush() // into memory
+	for line := range strings.Lines(text.String()) {
+		if _, err := fmt.Fprintln(cmd.OutOrStdout(), strings.TrimRight(line, " \n")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkOut says in the words of the command line why a file could not be written.
+func checkOut(path string) error {
+	dir := filepath.Dir(path)
+	switch err := unix.Access(dir, unix.W_OK|unix.X_OK); {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("-o %s: there is no directory %s: make it first", path, dir)
+	case err != nil:
+		return fmt.Errorf("-o %s: this user may not write into %s: name another file with -o: %w", path, dir, err)
+	}
+	return nil
+}
 
 func wantJSON(cmd *cobra.Command) bool {
 	b, err := cmd.Flags().GetBool("json")

@@ -34,6 +34,9 @@ tokenizer.json, the model's .gguf, or another .vqf.`,
 			if err != nil {
 				return err
 			}
+			if err := checkOut(out); err != nil {
+				return err
+			}
 			update, end := progress(cmd, "packing")
 			defer end()
 			r, err := convert.Pack(cmd.Context(), a[0], words, out, "windhover "+appliance.Version, func(done, total int64) { update(done/2, total/2) })

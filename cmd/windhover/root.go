@@ -5,6 +5,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -66,13 +67,25 @@ type usageError struct {
 func (e usageError) Error() string { return e.err.Error() }
 func (e usageError) Unwrap() error { return e.err }
 
-// args wraps a cobra argument check so that its failure counts as usage.
+// args wraps a cobra argument check so that its failure counts as usage and says
+// what the verb takes.
 func args(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, a []string) error {
-		if err := check(cmd, a); err != nil {
+		err := check(cmd, a)
+		if err == nil {
+			return nil
+		}
+		if cmd.HasSubCommands() { // "unknown command"
 			return usageError{cmd, err}
 		}
-		return nil
+		problem, hint := "too many arguments", ""
+		if len(a) == 0 {
+			problem = "an argument is missing"
+		} else if strings.Contains(cmd.Use, "PROMPT") || strings.Contains(cmd.Use, "TEXT") {
+			hint = ", and a text of several words in quotes"
+		}
+		form := strings.TrimPrefix(cmd.Use, cmd.Name())
+		return usagef(cmd, "%s: write %s%s%s", problem, cmd.CommandPath(), form, hint)
 	}
 }
 

@@ -80,6 +80,12 @@ func (b *brokerFlags) dial(cmd *cobra.Command) (*control.Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	switch {
+	case !control.ValidClient(cfg.Name):
+		return nil, usagef(cmd, "--client %q: use 1 to 64 of A-Z a-z 0-9 . _ -", cfg.Name)
+	case !control.ValidDevice(cfg.Device):
+		return nil, usagef(cmd, "--device %q: use 1 to 63 of a-z 0-9 -, starting with a letter or digit", cfg.Device)
+	}
 	if err := checkEndpoint(cmd, cfg.Endpoint); err != nil {
 		return nil, err
 	}

@@ -4,7 +4,7 @@ package main
 
 import (
 	"fmt"
-	"text/tabwriter"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -25,18 +25,12 @@ func newStatus() *cobra.Command {
 			if wantJSON(cmd) {
 				return printJSON(cmd, doc)
 			}
-			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-			for _, row := range [][2]string{
+			if err := table(cmd, [][]string{
 				{"device", doc.Device}, {"state", doc.State}, {"version", doc.Version}, {"up", fmt.Sprintf("%d s", doc.Uptime)},
 				{"mqtt", doc.MQTT}, {"kernels", doc.Kernels}, {"drop models into", doc.Drop},
 				{"queue", fmt.Sprintf("%d waiting, %d in work", doc.Stats.Queue, doc.Stats.Active)},
 				{"memory", fmt.Sprintf("%d MiB resident, %d MiB available", doc.Stats.RSSBytes>>20, doc.Stats.MemAvailable>>20)},
-			} {
-				if _, err := fmt.Fprintf(w, "%s\t%s\n", row[0], row[1]); err != nil {
-					return err
-				}
-			}
-			if err := w.Flush(); err != nil {
+			}); err != nil {
 				return err
 			}
 			return printModels(cmd, doc.Models)
@@ -79,22 +73,27 @@ func printModels(cmd *cobra.Command, models []control.Model) error {
 		_, err := fmt.Fprintln(cmd.OutOrStdout(), "no models: drop a .vqf file")
 		return err
 	}
-	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-	if _, err := fmt.Fprintln(w, "MODEL\tVERSION\tSTATE\tMODE\tCONTEXT\tMIB\tTOK/S\t"); err != nil {
-		return err
-	}
+	rows := [][]string{{"MODEL", "VERSION", "STATE", "MODE", "CONTEXT", "MIB", "TOK/S"}}
 	for _, m := range models {
-		note := ""
+		row := []string{m.Name, m.Version, m.State, m.Mode, "", "", "", ""}
+		if m.Context > 0 {
+			row[4] = fmt.Sprint(m.Context)
+		}
+		if m.Bytes > 0 {
+			row[5] = fmt.Sprintf("%.1f", float64(m.Bytes)/(1<<20))
+		}
+		if m.TokS.Decode > 0 {
+			row[6] = fmt.Sprintf("%.1f", m.TokS.Decode)
+		}
+		var notes []string
 		if m.Default {
-			note = "default"
+			notes = append(notes, "default")
 		}
 		if m.Error != nil {
-			note += " " + m.Error.Code.Name + ": " + m.Error.Message
+			notes = append(notes, m.Error.Code.Name+": "+m.Error.Message)
 		}
-		if _, err := fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%.1f\t%s\n",
-			m.Name, m.Version, m.State, m.Mode, m.Context, m.Bytes>>20, m.TokS.Decode, note); err != nil {
-			return err
-		}
+		row[7] = strings.Join(notes, ", ")
+		rows = append(rows, row)
 	}
-	return w.Flush()
+	return table(cmd, rows)
 }
