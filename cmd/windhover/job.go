@@ -5,6 +5,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -126,6 +127,11 @@ func runJob(cmd *cobra.Command, broker *brokerFlags, typ, id string, params any)
 	case err != nil:
 		return appliance.AnswerError(err, broker.broker)
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "job %s %s\n", record.ID, record.Status)
+	then := ""
+	var result struct{ Output string }
+	if json.Unmarshal(record.Result, &result) == nil && result.Output != "" {
+		then = fmt.Sprintf(": %s is in the drop directory, windhover models tells when it serves", filepath.Base(result.Output))
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "job %s %s%s\n", record.ID, record.Status, then)
 	return err
 }
