@@ -3,6 +3,7 @@
 package appliance
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // Names of files that writeFile has not finished. They are short whatever is
@@ -75,6 +78,38 @@ func writeJSON(path string, v any, mode fs.FileMode) error {
 	return writeFile(path, append(data, '\n'), mode)
 }
 
+// moveFile renames a file into the place of another. Where that lies on another
+// file system it copies first, so that the name never leads to half a file.
+func moveFile(ctx context.Context, from, to string) error {
+	err := os.Rename(from, to)
+	if errors.Is(err, unix.EXDEV) {
+		err = moveAcross(ctx, from, to)
+	}
+	if err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(to))
+}
+
+func moveAcross(ctx context.Context, from, to string) error {
+	f, fi, err := openPlain(from)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }() // read only
+	tmp := filepath.Join(filepath.Dir(to), temporaryBegin+filepath.Base(to)+temporaryEnd)
+	if err := remove(tmp); err != nil {
+		return err
+	}
+	if err := copyOpen(ctx, f, tmp, fi.Size(), reserve); err != nil {
+		return errors.Join(err, remove(tmp))
+	}
+	if err := os.Rename(tmp, to); err != nil {
+		return errors.Join(err, remove(tmp))
+	}
+	return remove(from)
+}
+
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -91,7 +126,7 @@ func makeState(p Paths) error {
 		path string
 		mode fs.FileMode
 	}{
-		{p.State, 0o750}, {p.drop(), 0o770}, {p.imports(), 0o770}, {p.store(), 0o750}, {p.state(), 0o700}, {p.broker(), 0o700},
+		{p.State, 0o750}, {p.drop(), 0o770}, {p.imports(), 0o770}, {p.incoming(), 0o700}, {p.store(), 0o750}, {p.state(), 0o700}, {p.broker(), 0o700},
 	} {
 		if exists(d.path) {
 			continue // an operator's own choice of mode stays

@@ -3,21 +3,14 @@
 package appliance
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"windhover/control"
 )
@@ -59,6 +52,24 @@ type convertParams struct {
 	DeleteSource bool   `json:"delete_source"`
 }
 
+// converting begins the names of directories that conversions work in.
+const converting = "convert-"
+
+// tidyIncoming removes what jobs that were cut off left.
+func tidyIncoming(p Paths) error {
+	entries, err := os.ReadDir(p.incoming())
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), converting) {
+			errs = append(errs, os.RemoveAll(filepath.Join(p.incoming(), e.Name())))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // convertJob converts import/SOURCE and drops the result, which then deploys like
 // any other file.
 func (b *backend) convertJob(ctx context.Context, j control.Job, report func(control.JobProgress)) (any, error) {
@@ -77,8 +88,12 @@ func (b *backend) convertJob(ctx context.Context, j control.Job, report func(con
 	if !validModelName(p.Out) {
 		return nil, control.Errorf(control.BadRequest, "convert: out %q: a model name has 1 to 64 of A-Z a-z 0-9 . _ -", p.Out)
 	}
-	tmp := filepath.Join(b.cfg.Paths.drop(), "."+p.Out+"."+j.ID+".part")
-	defer func() { _ = remove(tmp) }() // there is only something after a failure
+	dir, err := os.MkdirTemp(b.cfg.Paths.incoming(), converting+"*")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }() // the next start does it as well
+	tmp := filepath.Join(dir, "model.vqf")
 	args := []string{"convert", src, "-o", tmp, "--json"}
 	for _, f := range []struct{ flag, value string }{{"--mode", p.Mode}, {"--q8-layout", p.Q8Layout}, {"--header", p.Header}} {
 		if f.value != "" {
@@ -98,10 +113,7 @@ func (b *backend) convertJob(ctx context.Context, j control.Job, report func(con
 		return nil, err
 	}
 	final := filepath.Join(b.cfg.Paths.drop(), p.Out+".vqf")
-	if err := os.Rename(tmp, final); err != nil {
-		return nil, err
-	}
-	if err := syncDir(b.cfg.Paths.drop()); err != nil {
+	if err := moveFile(ctx, tmp, final); err != nil {
 		return nil, err
 	}
 	b.wakeDrop()
@@ -168,91 +180,3 @@ func (b *backend) importPath(name string) (string, error) {
 	}
 	return filepath.Join(b.cfg.Paths.imports(), name), nil
 }
-
-// childGrace is how long a cancelled child may take to clean up.
-const childGrace = 5 * time.Second
-
-// child runs this program with the given arguments at low priority and returns
-// the JSON it prints. Descriptor 3 of the child carries progress.
-func (b *backend) child(ctx context.Context, args []string, progress func(done, total int64)) (json.RawMessage, error) {
-	r, w, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = r.Close() }() // read only
-	cmd := exec.CommandContext(ctx, b.self[0], append(append([]string{}, b.self[1:]...), append(args, "--progress-fd", "3")...)...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = childGrace
-	cmd.ExtraFiles = []*os.File{w}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	var stdout bytes.Buffer
-	stderr := &tail{max: 4 << 10}
-	cmd.Stdout, cmd.Stderr = &stdout, stderr
-	if err := cmd.Start(); err != nil {
-		return nil, errors.Join(err, w.Close())
-	}
-	_ = w.Close()                                                // the child has its own
-	_ = unix.Setpriority(unix.PRIO_PROCESS, cmd.Process.Pid, 10) // only politeness: the job runs without it too
-	// Without it the kernel would rather end the daemon, whose mapped weights count.
-	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", cmd.Process.Pid), []byte("1000"), 0)
-	read := make(chan struct{})
-	go func() {
-		defer close(read)
-		readProgress(r, progress)
-	}()
-	err = cmd.Wait()
-	<-read
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
-	}
-	if err != nil {
-		return nil, childError(err, stdout.Bytes(), stderr.String())
-	}
-	return json.RawMessage(bytes.TrimSpace(stdout.Bytes())), nil
-}
-
-// childError says why a child failed: in its own words where it has any.
-func childError(err error, stdout []byte, stderr string) error {
-	var doc struct {
-		Error struct{ Code, Message string } `json:"error"`
-	}
-	lines := bytes.Split(bytes.TrimSpace(stdout), []byte("\n"))
-	if json.Unmarshal(lines[len(lines)-1], &doc) == nil && doc.Error.Message != "" {
-		return control.Errorf(control.FormatInvalid, "%s", doc.Error.Message)
-	}
-	var exit *exec.ExitError
-	if errors.As(err, &exit) && exit.ExitCode() < 0 {
-		return control.Errorf(control.Internal, "the child process was killed (%v), probably for lack of memory", exit)
-	}
-	if msg := strings.TrimSpace(stderr); msg != "" {
-		return control.Errorf(control.Internal, "%s", oneLine(errors.New(msg)))
-	}
-	return err
-}
-
-// readProgress reads lines "DONE TOTAL" until the child closes its end.
-func readProgress(r io.Reader, progress func(done, total int64)) {
-	sc := bufio.NewScanner(r)
-	for sc.Scan() {
-		var done, total int64
-		if n, _ := fmt.Sscan(sc.Text(), &done, &total); n == 2 {
-			progress(done, total)
-		}
-	}
-}
-
-// tail keeps the last max bytes written to it.
-type tail struct {
-	max int
-	buf []byte
-}
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.buf = append(t.buf, p...)
-	if over := len(t.buf) - t.max; over > 0 {
-		t.buf = append(t.buf[:0], t.buf[over:]...)
-	}
-	return len(p), nil
-}
-
-func (t *tail) String() string { return string(t.buf) }

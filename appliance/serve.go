@@ -111,7 +111,10 @@ func (s *server) build(topo kernels.Topology) error {
 	d.check, d.reg, d.log = s.cfg.VQF.Check, s.reg, s.log
 	d.load, d.probe, d.memory = loader.load, probeModel, func() int64 { return loader.room(os.DirFS("/")) }
 	d.event, d.wake = s.control.Event, s.backend.wakeDrop
-	s.deployer.recall()
+	d.recall()
+	if err := tidyIncoming(s.cfg.Paths); err != nil {
+		s.log.Error("incoming", "error", err)
+	}
 	return nil
 }
 
