@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"sort"
 	"strconv"
 	"strings"
@@ -85,6 +86,9 @@ func mergeFile(cfg *Config, path string) error {
 	return nil
 }
 
+// typeMismatch is go-toml's way to say that a value has the wrong type, in terms of Go.
+var typeMismatch = regexp.MustCompile(`^cannot decode TOML (\w+) into (?:struct field \S+|a Go value) of type (\S+)$`)
+
 // tomlError turns go-toml's errors into one line with file, line and column.
 func tomlError(path string, err error) error {
 	var strict *toml.StrictMissingError
@@ -96,7 +100,18 @@ func tomlError(path string, err error) error {
 	var dec *toml.DecodeError
 	if errors.As(err, &dec) {
 		row, col := dec.Position()
-		return fmt.Errorf("config: %s:%d:%d: %s", path, row, col, strings.TrimPrefix(dec.Error(), "toml: "))
+		text := strings.TrimPrefix(dec.Error(), "toml: ")
+		if m := typeMismatch.FindStringSubmatch(text); m != nil {
+			want, known := map[string]string{"string": "a string", "int": "a whole number", "bool": "true or false", "[]string": "a list of strings"}[m[2]]
+			if !known {
+				want = "a table"
+			}
+			text = "is of type " + m[1] + ", want " + want
+		}
+		if key := strings.Join(dec.Key(), "."); key != "" {
+			text = key + " " + text
+		}
+		return fmt.Errorf("config: %s:%d:%d: %s", path, row, col, text)
 	}
 	return fmt.Errorf("config: %s: %v", path, err)
 }

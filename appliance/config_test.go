@@ -61,6 +61,8 @@ func TestConfigLayers(t *testing.T) {
 func TestConfigRefusals(t *testing.T) {
 	tests := []struct{ name, toml, env, want string }{
 		{"unknown key", "device = \"a\"\n[engine]\nthread = 1\n", "", ":3:1: unknown key \"engine.thread\""},
+		{"wrong type", "[engine]\nthreads = \"x\"\n", "", ":2:11: engine.threads is of type string, want a whole number"},
+		{"no table", "engine = 3\n", "", ":1:10: engine is of type integer, want a table"},
 		{"not toml", "device = \n", "", ":1:"},
 		{"wrong type", "[engine]\nthreads = \"two\"\n", "", ":2:"},
 		{"device name", "device = \"Edge_1\"\n", "", "device \"Edge_1\""},
