@@ -49,6 +49,9 @@ func localGet(ctx context.Context, cfg Config, path string, into any) error {
 	case errors.Is(err, fs.ErrPermission):
 		return control.Errorf(control.Forbidden, "socket %s: this user may not open it: use sudo, or join the group windhover", socket)
 	case err != nil:
+		if op := (*net.OpError)(nil); errors.As(err, &op) { // the rest names the socket once more
+			err = op.Err
+		}
 		return fmt.Errorf("%w: no appliance answers on %s: start it (systemctl start windhover), or set WINDHOVER_PATHS_STATE to its state directory: %v", ErrUnreachable, socket, err)
 	}
 	defer func() { _ = resp.Body.Close() }() // it was read to its end

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -37,6 +38,7 @@ func (d *doctor) memory(context.Context) {
 		switch {
 		case errors.Is(err, engine.ErrMemory):
 			large = append(large, fmt.Sprintf("%s needs %s", name, gib(need.Total())))
+		case err != nil && d.running != nil: // what the appliance makes of it is told beside
 		case err != nil:
 			broken = append(broken, oneLine(err))
 		default:
@@ -84,7 +86,7 @@ func (d *doctor) models() []string {
 	for _, e := range entries {
 		name := e.Name()
 		switch path := filepath.Join(d.cfg.Paths.drop(), name); {
-		case strings.HasPrefix(name, "."):
+		case strings.HasPrefix(name, "."), e.Type()&fs.ModeSymlink != 0, !validModelName(strings.TrimSuffix(name, ".vqf")):
 		case e.IsDir():
 			for _, weights := range weightNames {
 				if exists(filepath.Join(path, weights)) {

@@ -165,11 +165,15 @@ func document(s *serving, speed control.TokenSpeed) control.Model {
 func (d *deployer) logLoaded(s *serving, took time.Duration) {
 	info := s.Info()
 	c := info.Config
-	d.log.LogAttrs(context.Background(), slog.LevelInfo, "model ready",
+	attrs := []slog.Attr{
 		slog.String("model", s.Name), slog.String("version", s.Version), slog.String("path", info.Path),
 		slog.Group("geometry", "dim", c.Dim, "layers", c.Layers, "heads", c.Heads, "kv_heads", c.KVHeads, "head_dim", c.HeadDim, "ffn", c.FFN, "vocab", c.Vocab),
 		slog.String("flags", info.Flags.String()), slog.String("family", info.Family), slog.String("layout", info.Layout),
 		slog.String("kernels", kernelSummary()), slog.Int("threads", info.Threads), slog.Int("context", info.Context),
-		slog.String("tokenizer", info.Tokenizer), slog.String("template_error", info.TemplateErr),
-		slog.Int64("ms", took.Milliseconds()))
+		slog.String("tokenizer", info.Tokenizer), slog.Int64("ms", took.Milliseconds()),
+	}
+	if info.TemplateErr != "" {
+		attrs = append(attrs, slog.String("template_error", info.TemplateErr))
+	}
+	d.log.LogAttrs(context.Background(), slog.LevelInfo, "model ready", attrs...)
 }

@@ -28,9 +28,13 @@ func (s *server) notice(n control.Notice) {
 		}
 	}
 	if n.Err != nil {
-		attrs = append(attrs, slog.String("error", n.Err.Error()))
+		attrs = append(attrs, slog.String("error", strings.NewReplacer("control: ", "", "network Error : ", "").Replace(n.Err.Error())))
 	}
-	s.log.LogAttrs(context.Background(), level, "mqtt "+strings.ReplaceAll(n.Event, "_", " "), attrs...)
+	msg := "mqtt " + strings.ReplaceAll(n.Event, "_", " ")
+	if n.Event == control.NoticeTry {
+		msg = "mqtt link not made: trying again"
+	}
+	s.log.LogAttrs(context.Background(), level, msg, attrs...)
 	if n.Event == control.NoticeUp || n.Event == control.NoticeDown || n.Event == control.NoticeTry {
 		s.tellStatus()
 	}

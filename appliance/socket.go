@@ -68,6 +68,8 @@ func listenSocket(path string) (net.Listener, error) {
 	}
 	switch fi, err := os.Lstat(path); {
 	case errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, unix.ENOTDIR):
+		return nil, fmt.Errorf("socket %s: %s is no directory: set paths.state or paths.socket to another", path, filepath.Dir(path))
 	case err != nil:
 		return nil, fmt.Errorf("socket: %w", err)
 	case fi.Mode()&fs.ModeSocket == 0:
@@ -83,6 +85,9 @@ func listenSocket(path string) (net.Listener, error) {
 	}
 	defer done()
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: short, Net: "unix"})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("socket %s: there is no directory %s: make it, as the unit does, or set paths.socket", path, filepath.Dir(path))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("socket %s: %w", path, err)
 	}
