@@ -112,7 +112,7 @@ func (f *File) place(end int64) error {
 	for i := range f.tensors {
 		t := &f.tensors[i]
 		if room < 0 || t.Bytes > room || t.Offset > room-t.Bytes {
-			return t.errorf("%d bytes at data offset %d do not fit into the %d bytes of data", t.Bytes, t.Offset, max(room, 0))
+			return t.errorf("%d bytes at data offset %d do not fit into the %d bytes of data: the file is cut off or damaged, copy it again", t.Bytes, t.Offset, max(room, 0))
 		}
 		t.Offset += f.dataOffset
 		order[i] = i
