@@ -55,7 +55,23 @@ Exit codes: 0 ok, 1 failed, 2 usage, 3 unreachable, 4 denied.`,
 		root.AddCommand(v.cmd)
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetHelpCommand(newHelp())
 	return root
+}
+
+// newHelp is cobra's, but for an answer to a verb that is not there.
+func newHelp() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [VERB]",
+		Short: "Show the help text of a verb",
+		RunE: func(cmd *cobra.Command, a []string) error {
+			about, rest, err := cmd.Root().Find(a)
+			if err != nil || len(rest) > 0 {
+				return usagef(cmd.Root(), "unknown command %q", strings.Join(a, " "))
+			}
+			return about.Help()
+		},
+	}
 }
 
 // usageError is a mistake in the command line.
