@@ -64,7 +64,6 @@ func TestConfigRefusals(t *testing.T) {
 		{"wrong type", "[engine]\nthreads = \"x\"\n", "", ":2:11: engine.threads is of type string, want a whole number"},
 		{"no table", "engine = 3\n", "", ":1:10: engine is of type integer, want a table"},
 		{"not toml", "device = \n", "", ":1:"},
-		{"wrong type", "[engine]\nthreads = \"two\"\n", "", ":2:"},
 		{"device name", "device = \"Edge_1\"\n", "", "device \"Edge_1\""},
 		{"url", "[mqtt]\nurl = \"broker\"\n", "", "mqtt.url"},
 		{"scheme", "[mqtt]\nurl = \"http://broker:1883\"\n", "", "scheme"},
