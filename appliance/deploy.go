@@ -129,7 +129,7 @@ func (d *deployer) failed(ctx context.Context, s *sighting, err error, otherwise
 		s.since = d.now()
 		d.wait(s, arrival{})
 		return recheck
-	case errors.Is(err, fs.ErrPermission):
+	case errors.Is(err, errUnreadable):
 		err = unreadable(s.Entry, err)
 	}
 	d.fail(ctx, s, coded(err, otherwise))
@@ -187,7 +187,16 @@ func (d *deployer) wait(s *sighting, at arrival) {
 	}
 	d.reg.update(s.Name, func(m *control.Model) {
 		if m.State != stateReady {
-			m.State, m.Bytes, m.Error = state, at.Want, nil
+			m.State, m.Have, m.Bytes, m.Error = state, at.Have, at.Want, nil
+		}
+	})
+}
+
+// await records a directory whose weights are there and whose tokenizer is not.
+func (d *deployer) await(s *sighting, lacking error) {
+	d.reg.update(s.Name, func(m *control.Model) {
+		if m.State != stateReady {
+			m.State, m.Have, m.Bytes, m.Error = stateWaiting, s.ID.Size, s.ID.Size, coded(lacking, TokenizerMissing)
 		}
 	})
 }

@@ -178,6 +178,13 @@ func TestDirectoryModel(t *testing.T) {
 	// engine's models are.
 	r.put(t, "twin/model.vqf", bare)
 	r.scan(ctx)
+	// The tokenizer may be on its way: complete is the model with it.
+	expect(t, r, "twin waiting tokenizer_missing")
+	if _, ok := readMarker(t, filepath.Join(r.drop, "twin.failed")); ok {
+		t.Error("a directory that is still arriving is marked as failed")
+	}
+	r.clock = r.clock.Add(stallAfter)
+	r.scan(ctx)
 	expect(t, r, "twin failed tokenizer_missing")
 	if _, ok := readMarker(t, filepath.Join(r.drop, "twin.failed")); !ok {
 		t.Error("no marker beside the directory")
@@ -191,6 +198,33 @@ func TestDirectoryModel(t *testing.T) {
 	}
 	if _, ok := readMarker(t, filepath.Join(r.drop, "twin.ready")); !ok {
 		t.Error("no ready marker beside the directory")
+	}
+}
+
+// A model in a format that only convert reads is answered, not passed over.
+func TestForeignFormats(t *testing.T) {
+	r := newRig(t, t.TempDir())
+	for _, name := range []string{"m.gguf", "n.safetensors", "hf/model.safetensors", "plain/config.json"} {
+		write(t, filepath.Join(r.drop, name), "x")
+	}
+	r.scan(context.Background())
+	expect(t, r, "")
+	for _, entry := range []string{"m.gguf", "n.safetensors", "hf"} {
+		doc, ok := readMarker(t, filepath.Join(r.drop, entry+".failed"))
+		if !ok || !strings.Contains(doc.Message, "windhover convert "+entry) {
+			t.Errorf("%s: marker %+v, %v", entry, doc, ok)
+		}
+	}
+	if _, ok := readMarker(t, filepath.Join(r.drop, "plain.failed")); ok {
+		t.Error("a directory whose weights may still come is refused")
+	}
+	// Gone with the file.
+	if err := os.Remove(filepath.Join(r.drop, "m.gguf")); err != nil {
+		t.Fatal(err)
+	}
+	r.scan(context.Background())
+	if _, ok := readMarker(t, filepath.Join(r.drop, "m.gguf.failed")); ok {
+		t.Error("the marker outlives the file")
 	}
 }
 

@@ -102,6 +102,8 @@ func inspect(drop string, e fs.DirEntry) (c candidate, reason string, ok bool) {
 			return candidate{}, "", false
 		}
 		c.Weights, c.ID = filepath.Join(drop, name), identify(fi)
+	case e.Type().IsRegular() && sourceFormat(name) != "":
+		return c, toConvert(name), true
 	default:
 		return candidate{}, "", false
 	}
@@ -125,7 +127,7 @@ func (c *candidate) weightsIn(dir string) (reason string, ok bool) {
 		}
 	}
 	if c.Weights == "" {
-		return "", false
+		return sourcesIn(dir, c.Entry)
 	}
 	for _, s := range sideNames {
 		p := filepath.Join(dir, s)
@@ -134,4 +136,35 @@ func (c *candidate) weightsIn(dir string) (reason string, ok bool) {
 		}
 	}
 	return "", true
+}
+
+// sourceFormat names the format of a file that convert reads and serve does not.
+func sourceFormat(name string) string {
+	switch filepath.Ext(name) {
+	case ".gguf":
+		return "GGUF"
+	case ".safetensors":
+		return "safetensors"
+	}
+	return ""
+}
+
+// toConvert is what to do with a model of another format.
+func toConvert(entry string) string {
+	return fmt.Sprintf("%s is a model in another format, and only VQF is served: windhover convert %s -o NAME.vqf, or move it to import/ and run windhover job convert %s", entry, entry, entry)
+}
+
+// sourcesIn refuses a directory that holds a model of another format; any other
+// directory without weights is passed over, they may be on their way.
+func sourcesIn(dir, entry string) (reason string, ok bool) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return "", false
+	}
+	for _, e := range entries {
+		if sourceFormat(e.Name()) != "" {
+			return toConvert(entry), true
+		}
+	}
+	return "", false
 }

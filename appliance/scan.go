@@ -198,7 +198,7 @@ func (d *deployer) consider(ctx context.Context, c candidate) time.Duration {
 	switch {
 	case errors.Is(at.Err, fs.ErrNotExist), errors.Is(at.Err, errNotRegular):
 		return recheck // replaced between listing and look: the next scan knows
-	case errors.Is(at.Err, fs.ErrPermission):
+	case errors.Is(at.Err, errUnreadable):
 		d.fail(ctx, s, unreadable(s.Entry, at.Err))
 		return 0
 	case at.Err != nil:
@@ -213,6 +213,13 @@ func (d *deployer) consider(ctx context.Context, c candidate) time.Duration {
 	}
 	s.tried = d.now()
 	if err := s.findTokenizer(); err != nil {
+		if s.directory() && still < stallAfter {
+			// The weights came first: the model is complete with its tokenizer.
+			d.await(s, err)
+			wait := pause(still, false)
+			s.due = now.Add(wait)
+			return wait
+		}
 		d.fail(ctx, s, coded(err, control.FormatInvalid))
 		return 0
 	}

@@ -75,6 +75,7 @@ type Model struct {
 	Context   int        `json:"context"`
 	Residency string     `json:"residency"`
 	Bytes     int64      `json:"bytes"`
+	Have      int64      `json:"have,omitempty"` // of Bytes, while the file arrives
 	Error     *Error     `json:"error,omitempty"`
 	TokS      TokenSpeed `json:"tok_s"`
 }

@@ -89,6 +89,9 @@ func printModels(cmd *cobra.Command, models []control.Model) error {
 		if m.Default {
 			notes = append(notes, "default")
 		}
+		if m.Have < m.Bytes && m.Have > 0 {
+			notes = append(notes, fmt.Sprintf("%d of %d bytes are there", m.Have, m.Bytes))
+		}
 		if m.Error != nil {
 			notes = append(notes, m.Error.Code.Name+": "+m.Error.Message)
 		}
