@@ -5,6 +5,7 @@ package appliance
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 
 	"windhover/control"
 	"windhover/engine"
@@ -73,7 +74,26 @@ func promptTokens(s *serving, r *control.Request) ([]int32, error) {
 		messages[i] = msg
 	}
 	chat := tokenizer.Chat{Messages: messages, Tools: r.Tools, AddGenerationPrompt: true, EnableThinking: &r.Think}
-	return ChatTokens(s.Tokenizer(), s.Template(), chat)
+	for {
+		tokens, err := ChatTokens(s.Tokenizer(), s.Template(), chat)
+		if err != nil || r.Truncate != "oldest" || len(tokens) <= s.Info().Context-r.MaxTokens || !dropOldest(&chat) {
+			return tokens, err
+		}
+	}
+}
+
+// dropOldest takes the oldest message out of a conversation. The system message at
+// its beginning and the last message stay; it reports false when only they are left.
+func dropOldest(chat *tokenizer.Chat) bool {
+	at := 0
+	if len(chat.Messages) > 0 && chat.Messages[0].Role == "system" {
+		at = 1
+	}
+	if len(chat.Messages)-at < 2 {
+		return false
+	}
+	chat.Messages = slices.Delete(chat.Messages, at, at+1)
+	return true
 }
 
 // PlainTokens encodes a text to be continued, with the token that the model wants
@@ -103,7 +123,7 @@ func ChatTokens(tok *tokenizer.Tokenizer, tmpl *tokenizer.Template, chat tokeniz
 func engineRequest(s *serving, r *control.Request, tokens []int32) engine.Request {
 	g := s.Meta().Generation
 	return engine.Request{
-		Tokens: tokens, MaxTokens: r.MaxTokens, Stop: r.Stop, ThinkBudget: r.ThinkBudget, Truncate: r.Truncate,
+		Tokens: tokens, MaxTokens: r.MaxTokens, Stop: r.Stop, ThinkBudget: r.ThinkBudget, Truncate: truncate(r),
 		Raw: r.Op == control.OpGenerate,
 		Sampling: engine.Sampling{
 			Temperature:   first(r.Temperature, g.Temperature, control.DefaultTemperature),
@@ -114,6 +134,15 @@ func engineRequest(s *serving, r *control.Request, tokens []int32) engine.Reques
 			Seed:          first(r.Seed, nil, rand.Uint64()),
 		},
 	}
+}
+
+// truncate is what the engine may cut: the beginning of a plain text. A chat lost
+// whole messages before; cutting into the one that is left would cut the template.
+func truncate(r *control.Request) string {
+	if r.Op == control.OpGenerate {
+		return r.Truncate
+	}
+	return ""
 }
 
 // first returns the first value that is there.
