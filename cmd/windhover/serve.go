@@ -32,14 +32,9 @@ requests in work; a second signal stops at once. SIGHUP reads the configuration 
 			if cmd.Flags().Changed("log-format") {
 				cfg.Log.Format = format
 			}
-			var handler slog.Handler
-			switch cfg.Log.Format {
-			case "", "text":
-				handler = slog.NewTextHandler(cmd.ErrOrStderr(), nil)
-			case "json":
-				handler = slog.NewJSONHandler(cmd.ErrOrStderr(), nil)
-			default:
-				return usagef(cmd, "log format %q: use text or json", cfg.Log.Format)
+			handler, err := appliance.NewLogHandler(cmd.ErrOrStderr(), cfg.Log.Format)
+			if err != nil {
+				return usageError{cmd, err}
 			}
 			self, err := os.Executable()
 			if err != nil {
