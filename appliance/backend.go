@@ -82,10 +82,13 @@ func (b *backend) Info() control.Info {
 	disk, _ := diskSize(b.cfg.Paths.State)
 	return control.Info{
 		Version: Version, Board: board(), Arch: runtime.GOARCH, Kernels: kernelList(),
-		Cores:    control.Cores{Big: b.topo.Big, Little: b.topo.Little},
+		Cores:    control.Cores{Big: list(b.topo.Big), Little: list(b.topo.Little)},
 		RAMBytes: mem.Total, DiskBytes: disk, Features: kernels.Features(), LogPrompts: b.cfg.Log.Prompts,
 	}
 }
+
+// list is [] in a document, not null, where there is nothing.
+func list(cpus []int) []int { return append([]int{}, cpus...) }
 
 // Stats are the numbers of the moment.
 func (b *backend) Stats() control.Stats {

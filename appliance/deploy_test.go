@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -55,8 +57,21 @@ func newRig(t *testing.T, state string) *rig {
 		}
 		return m, nil
 	}
+	ctx, stop := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGIO)
+	watching := make(chan struct{})
+	go func() {
+		defer close(watching)
+		r.leases.watch(ctx, signals)
+	}()
 	r.recall()
-	t.Cleanup(r.close)
+	t.Cleanup(func() {
+		r.close()
+		stop()
+		<-watching
+		signal.Stop(signals)
+	})
 	return r
 }
 

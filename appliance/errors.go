@@ -5,6 +5,7 @@ package appliance
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"strings"
 	"syscall"
 
@@ -36,6 +37,8 @@ func coded(err error, otherwise control.Code) *control.Error {
 		out.Code, out.Needed, out.Available = control.InsufficientStore, space.Need, space.Free
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		out.Code = control.InsufficientStore
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+		out.Code = control.Internal // what belongs to the daemon does not
 	case errors.As(err, &fault), errors.Is(err, syscall.EIO):
 		out.Code = control.ModelIOError
 	case errors.Is(err, engine.ErrContextOverflow):
@@ -65,7 +68,7 @@ func coded(err error, otherwise control.Code) *control.Error {
 // unreadable says that the daemon may not read what was dropped. That is the one
 // failure that a change of mode or owner can mend.
 func unreadable(entry string, err error) *control.Error {
-	return control.Errorf(control.Forbidden, "the daemon may not read %s (%s): chmod a+r, or chgrp to the group of the daemon", entry, oneLine(err))
+	return control.Errorf(control.Forbidden, "%s %s: chmod a+r, or chgrp to the group of the daemon", entry, oneLine(err))
 }
 
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

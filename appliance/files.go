@@ -128,10 +128,14 @@ func makeState(p Paths) error {
 	}{
 		{p.State, 0o750}, {p.drop(), 0o770}, {p.imports(), 0o770}, {p.incoming(), 0o700}, {p.store(), 0o750}, {p.state(), 0o700}, {p.broker(), 0o700},
 	} {
-		if exists(d.path) {
+		_, err := os.Stat(d.path)
+		if err == nil {
 			continue // an operator's own choice of mode stays
 		}
-		if err := os.MkdirAll(d.path, d.mode); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			err = os.MkdirAll(d.path, d.mode)
+		}
+		if err != nil {
 			return fmt.Errorf("state directory: %w: create it, or set paths.state to a directory that this user can write", err)
 		}
 		if d.mode == 0o770 {

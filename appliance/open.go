@@ -19,6 +19,9 @@ import (
 // errNotRegular is wrapped by the error of openPlain for anything but a file.
 var errNotRegular = errors.New("is not a regular file")
 
+// errUnreadable is wrapped by the error of openPlain for what this user may not read.
+var errUnreadable = errors.New("may not be read")
+
 // openPlain opens a regular file for reading. It follows no symbolic link in the
 // last element, and opens no FIFO, which would wait for a writer.
 func openPlain(path string) (*os.File, fs.FileInfo, error) {
@@ -26,6 +29,8 @@ func openPlain(path string) (*os.File, fs.FileInfo, error) {
 	switch {
 	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENXIO): // a link; a socket
 		return nil, nil, fmt.Errorf("%s %w", path, errNotRegular)
+	case errors.Is(err, fs.ErrPermission):
+		return nil, nil, fmt.Errorf("%w: %w", errUnreadable, err)
 	case err != nil:
 		return nil, nil, err
 	}

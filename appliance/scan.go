@@ -216,6 +216,7 @@ func (d *deployer) consider(ctx context.Context, c candidate) time.Duration {
 		if s.directory() && still < stallAfter {
 			// The weights came first: the model is complete with its tokenizer.
 			d.await(s, err)
+			d.revive(ctx, c.Name)
 			wait := pause(still, false)
 			s.due = now.Add(wait)
 			return wait
