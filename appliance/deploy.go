@@ -114,7 +114,7 @@ func (d *deployer) markReady(s *sighting) {
 func (d *deployer) state(name, state string) {
 	d.reg.update(name, func(m *control.Model) {
 		if m.State != stateReady {
-			m.State, m.Error = state, nil
+			m.State, m.Have, m.Error = state, 0, nil
 		}
 	})
 }
@@ -158,7 +158,7 @@ func (d *deployer) remember(s *sighting) (before *control.Error) {
 	d.reg.update(s.Name, func(m *control.Model) {
 		before = m.Error
 		if m.State != stateReady {
-			m.State = stateFailed
+			m.State, m.Have = stateFailed, 0
 		}
 		m.Error = s.failure
 	})

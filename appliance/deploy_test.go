@@ -386,6 +386,9 @@ func TestStalled(t *testing.T) {
 	r.put(t, "m.vqf", whole[:1000])
 	r.scan(ctx)
 	expect(t, r, "m waiting")
+	if m := r.reg.list()[0]; m.Have != 1000 || m.Bytes != int64(len(whole)) {
+		t.Errorf("have %d of %d bytes, want 1000 of %d", m.Have, m.Bytes, len(whole))
+	}
 	r.clock = r.clock.Add(stallAfter)
 	r.scan(ctx)
 	r.scan(ctx)
@@ -396,6 +399,9 @@ func TestStalled(t *testing.T) {
 	r.put(t, "m.vqf", whole)
 	r.scan(ctx)
 	expect(t, r, "m ready*")
+	if m := r.reg.list()[0]; m.Have != 0 {
+		t.Errorf("a file that is there still has %d bytes to show", m.Have)
+	}
 }
 
 func TestSkipHoldsBack(t *testing.T) {
