@@ -61,8 +61,13 @@ func playChild(how string, args []string) int {
 			return 1
 		}
 	}
-	// "endless": until somebody ends it; writing tells that it has started.
-	fmt.Fprintln(progress, "1 100")
+	if at := slices.Index(args, "-o"); how == "writes" && at > 0 {
+		if err := os.WriteFile(args[at+1]+".X.tmp", []byte("half"), 0o640); err != nil {
+			return 1
+		}
+	}
+	// "endless" and "writes": until somebody ends it. The total is who it is.
+	fmt.Fprintln(progress, "1", os.Getpid())
 	_, _ = io.Copy(io.Discard, os.Stdin) // ends at once: standard input is empty
 	select {}
 }
