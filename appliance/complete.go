@@ -101,15 +101,18 @@ func (a arrival) decide(f *os.File, still time.Duration) arrival {
 	return a
 }
 
-// arrived decides about all files of a candidate.
+// arrived decides about all files of a candidate. One that can never arrive decides
+// at once.
 func (c candidate) arrived(still time.Duration) arrival {
 	out := weightsArrived(c.Weights, still)
 	for _, path := range c.Side {
-		if !out.Complete {
+		if out.Err != nil {
 			break
 		}
 		side := sideArrived(path, still)
-		out.Complete, out.Unsure, out.Err = side.Complete, side.Unsure, side.Err
+		out.Complete = out.Complete && side.Complete
+		out.Unsure = out.Unsure || side.Unsure
+		out.Err = side.Err
 	}
 	return out
 }
