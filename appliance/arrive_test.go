@@ -3,6 +3,7 @@
 package appliance
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // However a file comes, it is never judged early and always served in the end: the
@@ -71,4 +73,90 @@ func TestArrivalByTool(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A slow writer of any kind is never loaded early and always at the end.
+func TestArrivals(t *testing.T) {
+	b := startBox(t, nil)
+	whole := tinyModel(t, nil)
+	drop := b.cfg.Paths.drop()
+	arrive := map[string]func(t *testing.T, path string){
+		"in pieces": func(t *testing.T, path string) {
+			f, err := os.Create(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for at := 0; at < len(whole); at += 50_000 {
+				if _, err := f.Write(whole[at:min(at+50_000, len(whole))]); err != nil {
+					t.Fatal(err)
+				}
+				if exists(path + ".ready") {
+					t.Fatal("loaded while it was being written")
+				}
+			}
+			if err := f.Close(); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"full size first": func(t *testing.T, path string) { // as rsync --inplace and fallocate do
+			f, err := os.Create(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := f.Truncate(int64(len(whole))); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := f.WriteAt(whole[:448], 0); err != nil {
+				t.Fatal(err)
+			}
+			b := make(chan struct{})
+			time.AfterFunc(time.Second, func() { close(b) }) // several looks of the scanner
+			<-b
+			if exists(path+".ready") || exists(path+".failed") {
+				t.Fatal("judged while it was being written")
+			}
+			if _, err := f.WriteAt(whole[448:], 448); err != nil {
+				t.Fatal(err)
+			}
+			if err := f.Close(); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"hard link": func(t *testing.T, path string) {
+			src := filepath.Join(b.cfg.Paths.State, "elsewhere.vqf")
+			writeBytes(t, src, whole)
+			if err := os.Link(src, path); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"rename": func(t *testing.T, path string) {
+			src := filepath.Join(b.cfg.Paths.State, "moved.vqf")
+			writeBytes(t, src, whole)
+			if err := os.Rename(src, path); err != nil {
+				t.Fatal(err)
+			}
+		},
+	}
+	n := 0
+	for name, how := range arrive {
+		n++
+		path := filepath.Join(drop, fmt.Sprintf("m%d.vqf", n))
+		t.Run(name, func(t *testing.T) {
+			how(t, path)
+			b.ready(t, strings.TrimSuffix(filepath.Base(path), ".vqf"))
+		})
+	}
+	t.Run("directory replaced", func(t *testing.T) {
+		if err := os.Rename(drop, drop+".old"); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Mkdir(drop, 0o770); err != nil {
+			t.Fatal(err)
+		}
+		writeBytes(t, filepath.Join(drop, "fresh.vqf"), whole)
+		// The rescan finds what the lost watch does not tell of; asked for here
+		// instead of waiting a minute.
+		b.reload(t)
+		b.ready(t, "fresh")
+	})
 }

@@ -134,14 +134,12 @@ func TestOverwrittenAndLost(t *testing.T) {
 	good := tinyModel(t, nil)
 	r.put(t, "m.vqf", good)
 	r.scan(ctx)
-	woken := make(chan struct{}, 1)
-	r.wake = func() { woken <- struct{}{} }
 	store := r.store.dir
 	if err := os.Rename(store, store+".gone"); err != nil { // no room for a copy
 		t.Fatal(err)
 	}
 	overwrite(t, filepath.Join(r.drop, "m.vqf"), good[:5000])
-	<-woken
+	<-r.woken
 	if got := r.states(); got != "m failed model_io_error" && got != "m failed internal" {
 		t.Errorf("got %q", got)
 	}
