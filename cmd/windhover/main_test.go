@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -11,11 +10,9 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -28,11 +25,7 @@ var update = flag.Bool("update", false, "rewrite the expected output in testdata
 
 // TestMain lets scripts run this program as "windhover".
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"windhover": func() {
-		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-		defer stop()
-		os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
-	}})
+	testscript.Main(m, map[string]func(){"windhover": main})
 }
 
 // TestScripts runs testdata/*.txt; "go test -run Scripts/info -update" rewrites
