@@ -13,11 +13,20 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// The first signal asks; a second one has its usual effect at once.
-	context.AfterFunc(ctx, stop)
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals // asks
+		cancel()
+		again := <-signals // has its usual effect at once
+		signal.Reset(again)
+		if err := syscall.Kill(os.Getpid(), again.(syscall.Signal)); err != nil {
+			os.Exit(exitFailed)
+		}
+	}()
 	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
-	stop()
+	cancel()
 	os.Exit(code)
 }
 
