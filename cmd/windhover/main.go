@@ -13,20 +13,9 @@ import (
 )
 
 func main() {
-	ctx, cancel := context.WithCancel(context.Background())
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	go func() {
-		<-signals // asks
-		cancel()
-		again := <-signals // has its usual effect at once
-		signal.Reset(again)
-		if err := syscall.Kill(os.Getpid(), again.(syscall.Signal)); err != nil {
-			os.Exit(exitFailed)
-		}
-	}()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
-	cancel()
+	stop()
 	os.Exit(code)
 }
 

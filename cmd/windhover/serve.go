@@ -40,6 +40,7 @@ requests in work; a second signal stops at once. SIGHUP reads the configuration 
 			if err != nil {
 				return err
 			}
+			go secondSignal()
 			hup := make(chan os.Signal, 1)
 			signal.Notify(hup, syscall.SIGHUP)
 			defer signal.Stop(hup)
@@ -52,4 +53,17 @@ requests in work; a second signal stops at once. SIGHUP reads the configuration 
 	addConfigFlag(cmd)
 	cmd.Flags().StringVar(&format, "log-format", "", "text or json (default: log.format)")
 	return cmd
+}
+
+// secondSignal gives the second signal to stop its usual effect: the first one asks,
+// and the daemon takes its time for the requests in work.
+func secondSignal() {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	<-signals
+	again := <-signals
+	signal.Reset(again)
+	if err := syscall.Kill(os.Getpid(), again.(syscall.Signal)); err != nil {
+		os.Exit(exitFailed)
+	}
 }
