@@ -79,7 +79,6 @@ func (d *deployer) deploy(ctx context.Context, s *sighting) time.Duration {
 	}
 	d.book.Models[c.Name] = in
 	d.save()
-	d.collect()
 	s.ready, s.failure = true, nil
 	d.markReady(s)
 	d.logLoaded(v, d.now().Sub(start))
@@ -245,16 +244,29 @@ func (d *deployer) close() {
 	d.drained.Wait()
 }
 
+// save stores the book, and then removes what it no longer names. A book that cannot
+// be stored is tried again once a minute.
 func (d *deployer) save() {
 	d.book.Order = d.reg.defaults()
-	if err := d.book.save(); err != nil {
-		d.log.Error("state of installed models is not saved: the next start verifies them again", "error", err)
+	err := d.book.save()
+	if err != nil && d.book.unsaved.IsZero() {
+		d.log.Error("state of installed models is not saved: a start would find the state before", "error", err)
 	}
+	if err != nil {
+		d.book.unsaved = d.now()
+		return
+	}
+	d.book.unsaved = time.Time{}
+	d.collect()
 }
 
 // collect removes from the store what no installed model uses. Pages of a version
-// that still drains stay mapped though its name is gone.
+// that still drains stay mapped though its name is gone. What the book on the disk
+// names must stay: it is what a start after a power cut would look for.
 func (d *deployer) collect() {
+	if !d.book.unsaved.IsZero() {
+		return
+	}
 	keep := map[string]bool{}
 	for _, in := range d.book.Models {
 		keep[in.Key] = true

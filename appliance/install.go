@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"windhover/vqf"
 )
@@ -33,6 +34,8 @@ type book struct {
 	path   string
 	Models map[string]installed `json:"models"`
 	Order  []string             `json:"order"`
+
+	unsaved time.Time // last try to store it that went wrong; zero: the disk has it
 }
 
 // bookBytes is the most the book may have.
@@ -43,6 +46,9 @@ func openBook(path string) (*book, error) {
 	err := readJSON(path, bookBytes, b)
 	if b.Models == nil {
 		b.Models = map[string]installed{}
+	}
+	if err != nil {
+		b.unsaved = time.Unix(0, 0) // what the store holds is not known: it stays until it is
 	}
 	return b, err
 }

@@ -172,3 +172,70 @@ func TestStartTidiesUp(t *testing.T) {
 		}
 	}
 }
+
+// While the book cannot be stored, what the one on the disk names must stay in the
+// store: it is what a start after a power cut looks for.
+func TestBookThatCannotBeStored(t *testing.T) {
+	state := t.TempDir()
+	r := newRig(t, state)
+	ctx := context.Background()
+	r.put(t, "m.vqf", tinyModel(t, nil))
+	r.scan(ctx)
+	first := r.reg.list()[0].SHA256
+	path := r.book.path
+	r.book.path = filepath.Join(state, "none", "installed.json") // a full disk
+	r.put(t, "m.vqf", tinyModel(t, func(c *testmodel.Config) { c.Seed = 3 }))
+	r.scan(ctx)
+	second := r.reg.list()[0].SHA256
+	if second == first {
+		t.Fatal("the update does not serve")
+	}
+	// The power goes while the next update comes in.
+	r.put(t, "m.vqf", tinyModel(t, nil)[:1000])
+	cut := newRig(t, state)
+	cut.scan(ctx)
+	expect(t, cut, "m ready*")
+	if got := cut.reg.list()[0].SHA256; got != first {
+		t.Errorf("after the cut %s serves, want %s", got, first)
+	}
+	// Without the cut: with room again the book is stored and the store tidied.
+	r.put(t, "m.vqf", tinyModel(t, func(c *testmodel.Config) { c.Seed = 3 }))
+	r.book.path = path
+	r.clock = r.clock.Add(rescan)
+	r.scan(ctx)
+	b, err := openBook(path)
+	if err != nil || b.Models["m"].SHA256 != second {
+		t.Errorf("the book is not stored again: %+v, %v", b.Models, err)
+	}
+	if entries, err := os.ReadDir(r.store.dir); err != nil || len(entries) != 1 {
+		t.Errorf("the store keeps %v, %v", entries, err)
+	}
+}
+
+// A book that cannot be read costs a verification, not the models.
+func TestBookThatCannotBeRead(t *testing.T) {
+	state := t.TempDir()
+	r := newRig(t, state)
+	ctx := context.Background()
+	r.put(t, "m.vqf", tinyModel(t, nil))
+	r.scan(ctx)
+	write(t, r.book.path, "{ half a boo")
+	b, err := openBook(r.book.path)
+	if err == nil {
+		t.Fatal("no error")
+	}
+	r2 := newDeployer(Paths{State: state}, b)
+	r2.check, r2.reg, r2.probe, r2.log, r2.load, r2.event, r2.wake = "install", newRegistry(nil), r.probe, r.log, r.load, r.event, r.wake
+	t.Cleanup(r2.close)
+	r2.recall()
+	if entries, err := os.ReadDir(r2.store.dir); err != nil || len(entries) != 1 {
+		t.Errorf("before the first look the store has %v, %v", entries, err)
+	}
+	r2.scan(ctx)
+	if got := r2.reg.list(); len(got) != 1 || got[0].State != stateReady {
+		t.Errorf("models %+v", got)
+	}
+	if b, err := openBook(r.book.path); err != nil || len(b.Models) != 1 {
+		t.Errorf("the book is not stored again: %v, %v", b, err)
+	}
+}

@@ -75,6 +75,9 @@ func (d *deployer) scan(ctx context.Context) time.Duration {
 			next = min(next, wait)
 		}
 	}
+	if !d.book.unsaved.IsZero() && d.now().Sub(d.book.unsaved) >= rescan {
+		d.save() // last: by now the book names what was found
+	}
 	return next
 }
 
@@ -147,7 +150,6 @@ func (d *deployer) forget(here map[string]bool) {
 	}
 	if changed {
 		d.save()
-		d.collect()
 	}
 }
 
