@@ -57,20 +57,33 @@ func startBox(t *testing.T, change func(*Config)) *box {
 	t.Setenv("NOTIFY_SOCKET", sock)
 	b.said = make(chan string, 1024)
 	go listen(b.notify, b.said)
-	var ctx context.Context
-	ctx, b.stop = context.WithCancel(context.Background())
-	go func() {
-		b.done <- Serve(ctx, cfg, ServeOptions{Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Self: []string{"/bin/false"}, Reload: b.hup,
-			Load: func() (Config, error) { return cfg, nil }})
-	}()
 	t.Cleanup(func() {
 		b.shutdown(t)
 		if err := b.notify.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	b.heard(t, "READY=1")
+	b.start(t)
 	return b
+}
+
+// start runs the daemon and waits until it is ready.
+func (b *box) start(t *testing.T) {
+	t.Helper()
+	var ctx context.Context
+	ctx, b.stop = context.WithCancel(context.Background())
+	go func() {
+		b.done <- Serve(ctx, b.cfg, ServeOptions{Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Self: []string{"/bin/false"}, Reload: b.hup,
+			Load: func() (Config, error) { return b.cfg, nil }})
+	}()
+	b.heard(t, "READY=1")
+}
+
+func (b *box) restart(t *testing.T) {
+	t.Helper()
+	b.shutdown(t)
+	<-b.done
+	b.start(t)
 }
 
 func (b *box) shutdown(t *testing.T) {
