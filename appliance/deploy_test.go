@@ -308,6 +308,31 @@ func TestStalled(t *testing.T) {
 	}
 }
 
+// A file that is whole but held open is not taken, and after a while that is said.
+func TestStalledByAWriter(t *testing.T) {
+	r := newRig(t, t.TempDir())
+	ctx := context.Background()
+	r.put(t, "m.vqf", tinyModel(t, nil))
+	w, err := os.OpenFile(filepath.Join(r.drop, "m.vqf"), os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.scan(ctx)
+	expect(t, r, "m waiting")
+	r.clock = r.clock.Add(stallAfter)
+	r.scan(ctx)
+	expect(t, r, "m stalled")
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r.clock = r.clock.Add(rescan)
+	r.scan(ctx)
+	expect(t, r, "m ready*")
+	if got := fmt.Sprint(r.events); got != "[stalled m model_ready m]" {
+		t.Errorf("events: %s", got)
+	}
+}
+
 func TestSkipHoldsBack(t *testing.T) {
 	r := newRig(t, t.TempDir())
 	ctx := context.Background()
