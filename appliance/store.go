@@ -43,8 +43,8 @@ func (e *noSpaceError) Error() string {
 // that what is verified is what will be mapped. It returns the directory under a
 // temporary name; settleIn gives it its final one. The error is errChanged when
 // the files are no longer those that were judged complete.
-func (s store) adopt(ctx context.Context, c candidate) (dir string, err error) {
-	dir, err = os.MkdirTemp(s.dir, adopting+"*")
+func (s store) adopt(ctx context.Context, c candidate) (_ string, err error) {
+	dir, err := os.MkdirTemp(s.dir, adopting+"*")
 	if err != nil {
 		return "", err
 	}

@@ -4,6 +4,7 @@ package appliance
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -93,5 +94,42 @@ func TestInstallRefusesCorruption(t *testing.T) {
 	in, err := r.install(context.Background(), onlyCandidate(t, drop))
 	if err != nil || !strings.HasPrefix(in.Key, "unread-") || in.SHA256 != "" {
 		t.Errorf("check = size: got %+v, %v", in, err)
+	}
+}
+
+// A file that goes or changes between the look and the adoption leaves nothing.
+func TestAdoptOfWhatChanges(t *testing.T) {
+	changes := map[string]func(t *testing.T, path string){
+		"gone": func(t *testing.T, path string) {
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"another one": func(t *testing.T, path string) { writeBytes(t, path, []byte("another")) },
+		"a link": func(t *testing.T, path string) {
+			if err := os.Rename(path, path+".moved"); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Symlink(path+".moved", path); err != nil {
+				t.Fatal(err)
+			}
+		},
+	}
+	for name, change := range changes {
+		for _, file := range []string{"model.vqf", "tokenizer.json"} {
+			t.Run(name+" "+file, func(t *testing.T) {
+				r := newRig(t, t.TempDir())
+				writeBytes(t, filepath.Join(r.drop, "m", "model.vqf"), tinyModel(t, nil))
+				write(t, filepath.Join(r.drop, "m", "tokenizer.json"), "{}")
+				c := onlyCandidate(t, r.drop)
+				change(t, filepath.Join(r.drop, "m", file))
+				if _, err := r.install(context.Background(), c); !errors.Is(err, errChanged) {
+					t.Errorf("got %v", err)
+				}
+				if left, err := os.ReadDir(r.store.dir); err != nil || len(left) != 0 {
+					t.Errorf("left in the store: %v, %v", left, err)
+				}
+			})
+		}
 	}
 }
