@@ -68,7 +68,7 @@ func (c *Config) checkMQTT() error {
 		switch u.Scheme {
 		case "mqtts", "wss":
 		case "mqtt", "ws":
-			if !isLoopback(u.Hostname()) && !c.MQTT.AllowPlaintext {
+			if !control.IsLoopback(u.Hostname()) && !c.MQTT.AllowPlaintext {
 				return fmt.Errorf("config: %s %q: plaintext beyond loopback: use mqtts://, or set mqtt.allow_plaintext = true", key, raw)
 			}
 		default:
@@ -83,7 +83,7 @@ func (c *Config) checkMQTT() error {
 		if err != nil {
 			return fmt.Errorf("config: mqtt.embedded.listen %q: write it as ADDRESS:PORT", c.MQTT.Embedded.Listen)
 		}
-		if !isLoopback(host) && c.MQTT.Embedded.UsersFile == "" {
+		if !control.IsLoopback(host) && c.MQTT.Embedded.UsersFile == "" {
 			return fmt.Errorf("config: mqtt.embedded.listen %q is open to the network: set mqtt.embedded.users_file", c.MQTT.Embedded.Listen)
 		}
 	}
@@ -98,7 +98,7 @@ func (c *Config) checkHTTP() error {
 	if err != nil {
 		return fmt.Errorf("config: http.listen %q: write it as ADDRESS:PORT, or \"\" to turn it off", c.HTTP.Listen)
 	}
-	if !isLoopback(host) && c.HTTP.TokenFile == "" {
+	if !control.IsLoopback(host) && c.HTTP.TokenFile == "" {
 		return fmt.Errorf("config: http.listen %q is open to the network: set http.token_file", c.HTTP.Listen)
 	}
 	return nil
@@ -170,14 +170,6 @@ func oneOf(key, value string, allowed ...string) error {
 		}
 	}
 	return fmt.Errorf("config: %s %q: use %s", key, value, strings.Join(allowed, " or "))
-}
-
-func isLoopback(host string) bool {
-	if host == "localhost" {
-		return true
-	}
-	ip := net.ParseIP(host)
-	return ip != nil && ip.IsLoopback()
 }
 
 // ParseSize reads "1234", "512MiB", "4G": bytes with an optional binary unit.
