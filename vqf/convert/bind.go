@@ -64,13 +64,6 @@ func role(name string) string {
 	return s
 }
 
-// matrix is one source tensor in its place: of one layer, or of the model.
-type matrix struct {
-	*tensor
-	rows, cols int
-	heads      int // if > 0, rows lie in rotary pairs within each of so many heads
-}
-
 // model is a source whose every tensor has been found and checked.
 type model struct {
 	*source
@@ -109,7 +102,7 @@ func (s *source) bind() (*model, error) {
 				return nil, err
 			}
 			used[t.name] = true
-			x := matrix{tensor: t, rows: shape.Rows, cols: shape.Cols}
+			x := whole(t, shape.Rows, shape.Cols)
 			if s.permuted {
 				x.heads = map[string]int{"q": int(s.arch.NHeads), "k": int(s.arch.NKVHeads)}[r]
 			}
@@ -179,37 +172,4 @@ func (s *source) leftover(used map[string]bool) error {
 		}
 	}
 	return nil
-}
-
-// readRows fills dst with n whole rows from row first on, in the order the
-// format wants: halves of a head one after the other, not pair by pair.
-func (x *matrix) readRows(dst []float32, first, n int) error {
-	if x.heads == 0 {
-		return x.read(dst[:n*x.cols], uint64(first)*uint64(x.cols))
-	}
-	for i := range n {
-		from := uint64(x.sourceRow(first+i)) * uint64(x.cols)
-		if err := x.read(dst[i*x.cols:(i+1)*x.cols], from); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// where names an element of the matrix as the source counts, for errors.
-func (x *matrix) where(row, col int) string {
-	if x.rows == 1 {
-		return fmt.Sprintf("tensor %q: element %d", x.name, col)
-	}
-	return fmt.Sprintf("tensor %q: element %d (row %d, column %d)", x.name, int64(x.sourceRow(row))*int64(x.cols)+int64(col), x.sourceRow(row), col)
-}
-
-// sourceRow is where the source has a row of the format's order.
-func (x *matrix) sourceRow(row int) int {
-	if x.heads == 0 {
-		return row
-	}
-	dim := x.rows / x.heads
-	in := row % dim
-	return row - in + 2*(in%(dim/2)) + in/(dim/2)
 }

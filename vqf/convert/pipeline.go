@@ -48,7 +48,7 @@ func (p *pipeline) rowsOf(m *matrix, e *encoding) int {
 	most := min(largestPiece, allPieces/p.threads)
 	rows := p.chunk
 	if rows == 0 {
-		rows = max(1, defaultPiece/m.cols)
+		rows = max(1, defaultPiece/m.cols, m.gatherRows())
 	}
 	rows = min(rows, max(1, most/m.cols), m.rows)
 	return (rows + e.unit - 1) / e.unit * e.unit
