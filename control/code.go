@@ -51,6 +51,9 @@ var (
 	SignatureMissing  = Code{"signature_missing", 401, false}
 	SignatureInvalid  = Code{"signature_invalid", 401, false}
 	KeyUnknown        = Code{"key_unknown", 401, false}
+	MinisignInvalid   = Code{"minisign_invalid", 401, false}
+	PassphraseMissing = Code{"passphrase_missing", 401, false}
+	TagMismatch       = Code{"tag_mismatch", 422, false}
 	ManifestExpired   = Code{"manifest_expired", 412, false}
 	RollbackRejected  = Code{"rollback_rejected", 412, false}
 	Incompatible      = Code{"incompatible", 412, false}
@@ -67,7 +70,7 @@ var codes = []Code{
 	ShuttingDown, Thermal, DeadlineExceeded, InsufficientStore, InsufficientMem,
 	EndlessData, SlowRetrieval, WrongTarget, MixAndMatch, DownloadFailed, SourceGone,
 	DigestMismatch, FormatInvalid, SignatureMissing, SignatureInvalid, KeyUnknown,
-	ManifestExpired, RollbackRejected, Incompatible, LoadFailed, HealthCheckFailed,
+	MinisignInvalid, PassphraseMissing, TagMismatch, ManifestExpired, RollbackRejected, Incompatible, LoadFailed, HealthCheckFailed,
 	Interrupted, ModelIOError,
 }
 
