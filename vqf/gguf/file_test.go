@@ -45,6 +45,41 @@ func everyKind(version uint32) []byte {
 	return m.data(32, 96+12).b
 }
 
+func TestArrays(t *testing.T) {
+	m := newImage(3, 0, 4)
+	m.array("floats", 6, 2).u32(math.Float32bits(0.5)).u32(math.Float32bits(-2))
+	m.array("doubles", 12, 1).u64(math.Float64bits(0.1))
+	m.array("flags", 7, 3).raw(0, 1, 1)
+	m.array("no flags", 7, 2).raw(1, 2)
+	f, err := open(m.data(32, 0).b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v, err := f.Floats("floats"); !slices.Equal(v, []float64{0.5, -2}) || err != nil {
+		t.Errorf("floats: got %v, %v", v, err)
+	}
+	if v, err := f.Floats("doubles"); !slices.Equal(v, []float64{0.1}) || err != nil {
+		t.Errorf("doubles: got %v, %v", v, err)
+	}
+	if v, err := f.Bools("flags"); !slices.Equal(v, []bool{false, true, true}) || err != nil {
+		t.Errorf("flags: got %v, %v", v, err)
+	}
+	for _, c := range []struct {
+		name string
+		err  func() error
+		want error
+	}{
+		{"a bool of 2", func() error { _, err := f.Bools("no flags"); return err }, gguf.ErrFormat},
+		{"floats as bools", func() error { _, err := f.Bools("floats"); return err }, gguf.ErrFormat},
+		{"bools as floats", func() error { _, err := f.Floats("flags"); return err }, gguf.ErrFormat},
+		{"absent", func() error { _, err := f.Floats("absent"); return err }, gguf.ErrNoKey},
+	} {
+		if err := c.err(); !errors.Is(err, c.want) {
+			t.Errorf("%s: got %v, want %v", c.name, err, c.want)
+		}
+	}
+}
+
 func TestMetadata(t *testing.T) {
 	for _, version := range []uint32{2, 3} {
 		f, err := open(everyKind(version))

@@ -258,22 +258,69 @@ func (f *File) Ints(key string) ([]int64, error) {
 	if v.typ != TypeArray || !v.elem.integer() {
 		return nil, v.wrongType(key, "an array of integers")
 	}
+	out := make([]int64, 0, v.count)
+	err = f.elements(key, &v, func(c *cursor, bits uint64) error {
+		if v.elem == TypeUint64 && bits > math.MaxInt64 {
+			return c.errorf("element %d exceeds 63 bits", len(out))
+		}
+		out = append(out, int64(bits))
+		return nil
+	})
+	return out, err
+}
+
+// Floats returns an array of floats of either width; errors as Uint.
+func (f *File) Floats(key string) ([]float64, error) {
+	v, err := f.lookup(key)
+	if err != nil {
+		return nil, err
+	}
+	if v.typ != TypeArray || v.elem != TypeFloat32 && v.elem != TypeFloat64 {
+		return nil, v.wrongType(key, "an array of floats")
+	}
+	out := make([]float64, 0, v.count)
+	err = f.elements(key, &v, func(_ *cursor, bits uint64) error {
+		out = append(out, math.Float64frombits(bits))
+		return nil
+	})
+	return out, err
+}
+
+// Bools returns an array of bools; errors as Uint.
+func (f *File) Bools(key string) ([]bool, error) {
+	v, err := f.lookup(key)
+	if err != nil {
+		return nil, err
+	}
+	if v.typ != TypeArray || v.elem != TypeBool {
+		return nil, v.wrongType(key, "an array of bools")
+	}
+	out := make([]bool, 0, v.count)
+	err = f.elements(key, &v, func(c *cursor, bits uint64) error {
+		if bits > 1 {
+			return c.errorf("element %d is %d, want 0 or 1", len(out), bits)
+		}
+		out = append(out, bits == 1)
+		return nil
+	})
+	return out, err
+}
+
+// elements walks an array of scalars; each gets an element as scalar widens it.
+func (f *File) elements(key string, v *value, each func(c *cursor, bits uint64) error) error {
 	c := newCursor(f.r, v.end)
 	c.pos = v.at
 	c.at("key %q", key)
-	out := make([]int64, 0, v.count)
 	for range v.count {
 		b, err := c.next(int(v.elem.size()))
 		if err != nil {
-			return nil, err
+			return err
 		}
-		bits := scalar(v.elem, b)
-		if v.elem == TypeUint64 && bits > math.MaxInt64 {
-			return nil, c.errorf("element %d exceeds 63 bits", len(out))
+		if err := each(c, scalar(v.elem, b)); err != nil {
+			return err
 		}
-		out = append(out, int64(bits))
 	}
-	return out, nil
+	return nil
 }
 
 // Scalar returns a printable form of a value that is no array, for listings;
