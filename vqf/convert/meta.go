@@ -60,7 +60,7 @@ func newMeta(m *model, s *settings, spec vqf.Spec) *meta {
 	e := &meta{V: 1, Converter: s.Converter, Name: s.Name, Architecture: m.architecture,
 		ChatTemplate: w.template, BosToken: w.bosToken, EosToken: w.eosToken, AddBOS: w.addBOS,
 		BosID: w.bosID, EosID: w.eosID, StopIDs: w.stopIDs, SpecialIDs: w.special, Generation: w.generation,
-		Mode: spec.Mode, Quantiser: "B", Q8Layout: spec.Q8.String(), Q4Layout: spec.Q4.String(),
+		Mode: spec.Mode, Quantiser: s.quantiser(spec.Mode), Q8Layout: spec.Q8.String(), Q4Layout: spec.Q4.String(),
 		Tied: m.tied, Params: m.params, ContextLength: m.context, Errors: map[string]json.RawMessage{}}
 	if e.Name == "" {
 		e.Name = w.name

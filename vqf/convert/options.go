@@ -65,6 +65,13 @@ type Options struct {
 	Chunk     int    // rows a piece; 0: what fits the caches
 	Name      string // of the model, for the metadata; "": what the source says
 	Converter string // name and version, for the metadata; "": windhover
+
+	// Optimize chooses scale and codes of each block of four-bit weights for
+	// the smallest squared error instead of rounding them (docs/FORMAT.md
+	// section 7.9). With Importance, which may be nil, errors count by what
+	// the columns of a matrix are fed.
+	Optimize   bool
+	Importance *Importance
 }
 
 // maxContext is what a header says at most unless MaxSeq is given
@@ -114,6 +121,9 @@ func (o Options) resolve() (*settings, error) {
 	}
 	if o.MaxSeq < 0 || o.Threads < 0 || o.Chunk < 0 {
 		return bad("max-seq %d, threads %d and chunk %d must not be negative", o.MaxSeq, o.Threads, o.Chunk)
+	}
+	if s.Importance != nil && !s.Optimize {
+		return bad("importance of the weights' inputs is used to optimise, and optimising was not asked for")
 	}
 	if s.Threads == 0 {
 		s.Threads = runtime.GOMAXPROCS(0)

@@ -24,6 +24,7 @@ type piece struct {
 	m     *matrix
 	enc   *encoding
 	entry int // in the plan
+	part  int // of the entry: a layer
 	row   int // first row of the matrix
 	rows  int
 
@@ -105,7 +106,7 @@ func (p *pipeline) cut(ctx context.Context, free <-chan *piece, order, work chan
 				case <-ctx.Done():
 					return
 				}
-				j.m, j.enc, j.entry, j.row, j.rows = m, e, i, row, min(step, m.rows-row)
+				j.m, j.enc, j.entry, j.part, j.row, j.rows = m, e, i, k, row, min(step, m.rows-row)
 				order <- j // both hold as many as there are pieces: no wait
 				work <- j
 			}
@@ -157,7 +158,11 @@ func (b *buffers) convert(j *piece) error {
 		b.blocks = grow(b.blocks, e.size(n))
 		blocks = b.blocks
 	}
-	e.quantise(blocks, b.values)
+	if e.optimise != nil {
+		e.optimise(blocks, b.values, j)
+	} else {
+		e.quantise(blocks, b.values)
+	}
 	if e.layout.Rows() > 1 {
 		kernels.Repack(j.out, blocks, j.rows, j.m.cols, e.layout)
 	}

@@ -19,6 +19,9 @@ type encoding struct {
 	layout   kernels.Layout // 0: not re-laid-out
 	unit     int            // rows a piece must be a multiple of
 	limit    float32        // values must be smaller than this: their scale, or they, would not fit
+
+	// optimise, if set, takes the place of quantise for the rows of a piece.
+	optimise func(dst []byte, src []float32, j *piece)
 }
 
 // Largest values. A half rounds to infinity from 65520 on, and is cut to
@@ -35,15 +38,15 @@ const (
 func encodingOf(t vqf.Tensor, mode vqf.Mode, q8, q4 vqf.Layout) (encoding, error) {
 	switch t.Type {
 	case vqf.F32:
-		return encoding{putF32, 4, 1, 0, 1, limitF32}, nil
+		return encoding{quantise: putF32, bytes: 4, block: 1, unit: 1, limit: limitF32}, nil
 	case vqf.F16:
-		return encoding{putF16, 2, 1, 0, 1, limitF16}, nil
+		return encoding{quantise: putF16, bytes: 2, block: 1, unit: 1, limit: limitF16}, nil
 	case vqf.Q4_0:
 		l := map[vqf.Layout]kernels.Layout{vqf.LayoutRow: kernels.Q4Row, vqf.Layout4x4: kernels.Q4x4}[q4]
-		return encoding{kernels.QuantizeQ4, kernels.Q4BlockBytes, kernels.BlockLen, l, l.Rows(), limitQ4}, nil
+		return encoding{quantise: kernels.QuantizeQ4, bytes: kernels.Q4BlockBytes, block: kernels.BlockLen, layout: l, unit: l.Rows(), limit: limitQ4}, nil
 	case vqf.Q8_0:
 		l := map[vqf.Layout]kernels.Layout{vqf.LayoutRow: kernels.Q8Row, vqf.Layout4x4: kernels.Q8x4, vqf.Layout8x8: kernels.Q8x8}[q8]
-		e := encoding{kernels.QuantizeQ8, kernels.Q8BlockBytes, kernels.BlockLen, l, l.Rows(), limitQ8}
+		e := encoding{quantise: kernels.QuantizeQ8, bytes: kernels.Q8BlockBytes, block: kernels.BlockLen, layout: l, unit: l.Rows(), limit: limitQ8}
 		switch mode {
 		case vqf.ModeQ4I:
 			e.quantise, e.limit = kernels.QuantizeQ4I, limitQ4

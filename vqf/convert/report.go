@@ -25,6 +25,7 @@ type Report struct {
 	Auto         bool     `json:"auto"` // the mode was chosen by the model's size
 	Q8Layout     string   `json:"q8_layout"`
 	Q4Layout     string   `json:"q4_layout"`
+	Quantiser    string   `json:"quantiser"`    // docs/FORMAT.md section 16
 	WeightBytes  int64    `json:"weight_bytes"` // mapped when serving
 	KVBytes      int64    `json:"kv_bytes"`     // f16 cache of a full context
 	Embedded     bool     `json:"embedded"`     // tokenizer and metadata are in the file
@@ -74,6 +75,7 @@ func (r *Report) String() string {
 		why = " (auto)"
 	}
 	line("mode", "%s%s, %d parameters, q8 %s, q4 %s", r.Mode, why, r.Params, r.Q8Layout, r.Q4Layout)
+	line("quantiser", "%s", r.Quantiser)
 	line("memory", "about %s to serve: weights %s, kv %s for %d tokens (f16)", mib(r.WeightBytes+r.KVBytes), mib(r.WeightBytes), mib(r.KVBytes), a.MaxSeqLen)
 	line("tensors", "%d found: %s", r.SourceCount, r.Found)
 	if r.Tied {

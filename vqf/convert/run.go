@@ -86,6 +86,7 @@ func (s *source) convertTo(ctx context.Context, dst string, set *settings, progr
 		return nil, err
 	}
 	r.head(m, spec, plan)
+	r.Quantiser = set.quantiser(spec.Mode)
 	r.Embedded = embedded != nil
 	r.Notes = append(r.Notes, note...)
 	j := &work{model: m, set: set, spec: spec, plan: plan, meta: embedded, report: r, dst: dst}
@@ -176,6 +177,7 @@ func (j *work) write(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		j.set.optimise(&e, t)
 		p.encs = append(p.encs, e)
 	}
 	// The source is hashed beside the work; both end before it is closed.
