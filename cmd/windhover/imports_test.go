@@ -19,21 +19,23 @@ import (
 // is explained in docs/DESIGN.md.
 var allowed = map[string][]string{
 	"kernels":          {},
-	"vqf":              {},
+	"vqf":              {"vqf/seal"},
+	"vqf/seal":         {},
 	"vqf/gguf":         {},
 	"vqf/safetensors":  {},
 	"control":          {},
 	"control/broker":   {},
 	"engine/jinja":     {},
 	"engine/tokenizer": {"engine/jinja"},
-	"engine":           {"kernels", "vqf", "engine/tokenizer"},
-	"vqf/convert":      {"vqf", "vqf/gguf", "vqf/safetensors", "kernels", "engine/tokenizer"},
-	"appliance":        {"engine", "engine/tokenizer", "control", "control/broker", "vqf", "vqf/convert", "kernels"},
+	"engine":           {"kernels", "vqf", "vqf/seal", "engine/tokenizer"},
+	"vqf/convert":      {"vqf", "vqf/seal", "vqf/gguf", "vqf/safetensors", "kernels", "engine/tokenizer"},
+	"appliance":        {"engine", "engine/tokenizer", "control", "control/broker", "vqf", "vqf/seal", "vqf/convert", "kernels"},
 	"cmd/windhover": {
 		"appliance", "engine", "engine/tokenizer", "control", "control/broker",
-		"vqf", "vqf/convert", "vqf/gguf", "vqf/safetensors", "kernels",
+		"vqf", "vqf/seal", "vqf/convert", "vqf/gguf", "vqf/safetensors", "kernels",
 	},
 	"internal/testmodel": {"vqf", "kernels"},
+	"internal/testsm2":   {},
 }
 
 // TestImportDirection parses the module in this process on purpose: what a child

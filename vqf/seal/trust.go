@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package seal
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Trust is the set of keys whose signatures count.
+type Trust struct {
+	SM2      []TrustedSM2
+	Minisign []TrustedMinisign
+}
+
+// TrustedSM2 is a key with the name of its file.
+type TrustedSM2 struct {
+	Name string
+	Key  PublicKey
+}
+
+// TrustedMinisign is a key with the name of its file.
+type TrustedMinisign struct {
+	Name string
+	Key  MinisignKey
+}
+
+// LoadTrust reads the public keys of a directory: NAME.sm2.pub and
+// NAME.minisign.pub, one each. Other files, and those whose names begin with a
+// point, are not looked at. A directory that is not there trusts nobody; a key
+// file that cannot be read or is not well formed is an error that names it,
+// since the signatures of its owner would be refused for no visible reason.
+func LoadTrust(dir string) (*Trust, error) {
+	t := new(Trust)
+	entries, err := os.ReadDir(dir) // by name
+	if errors.Is(err, fs.ErrNotExist) {
+		return t, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		name := e.Name()
+		if strings.HasPrefix(name, ".") {
+			continue
+		}
+		if !strings.HasSuffix(name, SuffixSM2) && !strings.HasSuffix(name, SuffixMinisign) {
+			continue
+		}
+		one, err := ReadTrusted(filepath.Join(dir, name))
+		if err != nil {
+			return nil, err
+		}
+		if strings.HasSuffix(name, SuffixSM2) != (len(one.SM2) == 1) {
+			return nil, failure{ErrKey, fmt.Sprintf("%s: the key inside is of another kind than the name says", filepath.Join(dir, name))}
+		}
+		t.SM2 = append(t.SM2, one.SM2...)
+		t.Minisign = append(t.Minisign, one.Minisign...)
+	}
+	return t, nil
+}
+
+// ReadTrusted reads the file of one public key, SM2 (one line of 128 hex digits)
+// or minisign; which, its content says. Errors name the file.
+func ReadTrusted(path string) (*Trust, error) {
+	text, err := readSmall(path)
+	if err != nil {
+		return nil, err
+	}
+	named := func(err error) error { return failure{ErrKey, fmt.Sprintf("%s: %v", path, err)} }
+	lines := keyLines(text)
+	if len(lines) != 1 {
+		return nil, named(fmt.Errorf("a key file has one line beside comments, not %d", len(lines)))
+	}
+	name := filepath.Base(path)
+	if isMinisign(text, lines[0]) {
+		k, err := ParseMinisignPublic(text)
+		if err != nil {
+			return nil, named(err)
+		}
+		return &Trust{Minisign: []TrustedMinisign{{strings.TrimSuffix(name, SuffixMinisign), k}}}, nil
+	}
+	if isHex(lines[0], 64) {
+		return nil, named(errors.New("64 hex digits are an SM2 private key or a fleet key: trust takes the public half of an SM2 or a minisign key"))
+	}
+	k, err := ParseSM2Public(lines[0])
+	if err != nil {
+		return nil, named(err)
+	}
+	return &Trust{SM2: []TrustedSM2{{strings.TrimSuffix(name, SuffixSM2), k}}}, nil
+}
+
+// FindSM2 finds a trusted key by the key itself. A nil Trust trusts nobody.
+func (t *Trust) FindSM2(k PublicKey) (TrustedSM2, bool) {
+	if t != nil {
+		for _, c := range t.SM2 {
+			if c.Key == k {
+				return c, true
+			}
+		}
+	}
+	return TrustedSM2{}, false
+}
+
+// FindMinisign finds the trusted keys with the id that a signature names. An id
+// is eight bytes that anybody can give a key, so that there may be several.
+func (t *Trust) FindMinisign(id [8]byte) []TrustedMinisign {
+	var found []TrustedMinisign
+	if t != nil {
+		for _, c := range t.Minisign {
+			if c.Key.ID == id {
+				found = append(found, c)
+			}
+		}
+	}
+	return found
+}
