@@ -19,6 +19,11 @@ var (
 	ErrLayoutMismatch = errors.New("layout mismatch")
 	// ErrUnsupported is a well-formed file that this build cannot use.
 	ErrUnsupported = errors.New("unsupported VQF")
+	// ErrKey is an encrypted file without a passphrase to read it with.
+	ErrKey = errors.New("no passphrase for an encrypted VQF")
+	// ErrTag is an encrypted file whose tag is not the one of its bytes under the
+	// passphrase given: changed, or another passphrase.
+	ErrTag = errors.New("tag mismatch")
 )
 
 // FormatError says which field of which file is wrong. It matches the sentinel

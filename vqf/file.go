@@ -8,65 +8,92 @@ import (
 	"os"
 	"slices"
 	"sync"
+
+	"windhover/vqf/seal"
 )
 
-// OpenOptions says how much a file is checked beyond its structure and size.
-// The zero value takes every layout and does not read the data.
+// OpenOptions says how much a file is checked beyond its structure and size, and
+// how an encrypted one is read. The zero value takes every layout and does not
+// read the data.
 type OpenOptions struct {
 	Strict    bool  // refuse unless the layout bits equal those of Expect
 	Expect    Flags // the engine's flags, for Strict
-	FullCheck bool  // read the whole file and compare the checksum
+	FullCheck bool  // read the whole file and compare the checksum, or the tag
+
+	// Key reads encrypted files; others do without. A file that needs one and
+	// gets none is ErrKey.
+	Key *seal.Key
+	// Verified says that the tag of exactly this file was compared before, by
+	// Verify or an earlier Open, and that nobody could write to it since: it is
+	// not read for its tag again. FullCheck reads it all the same.
+	Verified bool
+	// Lazy leaves the data of an encrypted file where it is: Data and Floats fail
+	// for it, and ReadTensor deciphers what is asked for. Memory does not grow
+	// with the file.
+	Lazy bool
 }
 
-// File is an open VQF file, mapped read-only. Its methods may be called at the
-// same time from several goroutines. Slices from Data and Floats are views of
-// the mapping: they must not be used after Close, must not be written to, and
-// fault if the file is truncated under them.
+// File is an open VQF file, mapped read-only; the data of an encrypted one is
+// deciphered into memory of its own, or stays where it is. Its methods may be
+// called at the same time from several goroutines. Slices from Data and Floats
+// are views: they must not be used after Close, must not be written to, and
+// fault if a plain file is truncated under them.
 type File struct {
 	parsed
 	path   string
 	byName map[string]int
 	f      *os.File
 
-	mu   sync.RWMutex // guards data against Close
-	data []byte       // the whole file; nil once closed
+	mu     sync.RWMutex // guards data and closed
+	data   []byte       // the whole file, or the plain data area; nil if lazy or closed
+	base   uint64       // offset in the file of data[0]
+	closed bool
 
 	q8once, q4once     sync.Once
 	q8layout, q4layout Layout
 	q8err, q4err       error
 }
 
-// Open maps a file after checking its header, directory, size and flags
+// Open opens a file after checking its header, directory, size and flags
 // (docs/FORMAT.md sections 2, 3 and 4.2). It reads the first few KiB only,
-// unless opt asks for a full check. Errors are *FormatError, *MismatchError or
+// unless opt asks for a full check. An encrypted file is read whole, once: its
+// tag is compared before anything of it is handed out, unless opt says that it
+// was (docs/FORMAT.md section 9). Errors are *FormatError, *MismatchError or
 // the system's.
 func Open(path string, opt OpenOptions) (*File, error) {
+	return OpenContext(context.Background(), path, opt, nil)
+}
+
+// OpenContext is Open that can be cancelled and that reports how far reading the
+// data is (progress may be nil).
+func OpenContext(ctx context.Context, path string, opt OpenOptions, progress func(done, total int64)) (*File, error) {
 	f, size, err := openRegular(path)
 	if err != nil {
 		return nil, err
 	}
 	p, err := parse(f, size)
-	if err == nil {
-		err = p.refuseEncrypted()
-	}
 	if err == nil && opt.Strict {
 		err = checkStrict(p.header.Flags, opt.Expect)
 	}
-	if err == nil && opt.FullCheck {
-		err = p.checkSum(context.Background(), nil)
+	if err == nil && opt.FullCheck && !p.encrypted() {
+		err = p.checkSum(ctx, progress)
 	}
 	if err != nil {
 		_ = f.Close() // read-only: nothing is lost
 		return nil, withPath(err, path)
 	}
-	data, err := mmap(f, size)
-	if err != nil {
-		_ = f.Close()
-		return nil, fmt.Errorf("vqf: %s: map %d bytes: %w", path, size, err)
-	}
-	file := &File{parsed: *p, path: path, f: f, data: data, byName: make(map[string]int, len(p.tensors))}
+	file := &File{parsed: *p, path: path, f: f, byName: make(map[string]int, len(p.tensors))}
 	for i, t := range p.tensors {
 		file.byName[t.Name] = i
+	}
+	if p.encrypted() {
+		err = file.openEncrypted(ctx, opt, progress)
+	} else if file.data, err = mmap(f, size); err != nil {
+		err = fmt.Errorf("vqf: %s: map %d bytes: %w", path, size, err)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, withPath(err, path)
 	}
 	return file, nil
 }
@@ -93,11 +120,15 @@ func openRegular(path string) (*os.File, int64, error) {
 func (f *File) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.data == nil {
+	if f.closed {
 		return nil
 	}
-	err := munmap(f.data)
-	f.data = nil
+	f.closed = true
+	var err error
+	if f.data != nil {
+		err = munmap(f.data)
+		f.data = nil
+	}
 	if cerr := f.f.Close(); err == nil {
 		err = cerr
 	}
@@ -141,24 +172,52 @@ func (f *File) HasQ4() bool { _, ok := f.byName["q4_q"]; return ok }
 // model had (docs/FORMAT.md section 11.5).
 func (f *File) HasVision() bool { _, ok := f.byName["v_patch_embed"]; return ok }
 
-// Data returns a tensor's bytes, without padding, as a view of the mapping.
-// The error is an unknown name or a closed file.
+// Encrypted says whether the file is stored encrypted.
+func (f *File) Encrypted() bool { return f.encrypted() }
+
+// Data returns a tensor's bytes, without padding, as a view of the mapping. The
+// error is an unknown name, a closed file, or ErrUnsupported for an encrypted
+// file opened with Lazy: ReadTensor serves those.
 func (f *File) Data(name string) ([]byte, error) {
 	t, ok := f.Tensor(name)
 	if !ok {
-		return nil, fmt.Errorf("vqf: %s: no tensor %q: %w", f.path, name, ErrFormat)
+		return nil, f.unknown(name)
 	}
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	if f.data == nil {
+	switch {
+	case f.closed:
 		return nil, fmt.Errorf("vqf: %s: tensor %q: %w", f.path, name, os.ErrClosed)
+	case f.data == nil:
+		return nil, fmt.Errorf("vqf: %s: tensor %q is not in memory: the file is encrypted and was opened to be deciphered piece by piece: %w", f.path, name, ErrUnsupported)
 	}
-	// checkBounds held offset and bytes to file_len, which is within the file.
-	return f.data[t.Offset : t.Offset+t.Bytes : t.Offset+t.Bytes], nil
+	// checkBounds held offset and bytes to the data area.
+	at := t.Offset - f.base
+	return f.data[at : at+t.Bytes : at+t.Bytes], nil
 }
 
-// Floats returns an F32 tensor's values as a view of the mapping. The error is
-// an unknown name, another type, or a closed file.
+func (f *File) unknown(name string) error {
+	return fmt.Errorf("vqf: %s: no tensor %q: %w", f.path, name, ErrFormat)
+}
+
+// ReadTensor reads bytes [off, off+len(dst)) of a tensor into dst, deciphered if
+// the file is encrypted. It works for every file and reads by calls, not through
+// a mapping: a failing disk is an error here, and no fault. A plain file is not
+// checked by it, nor is one that was opened with Verified. The error is an
+// unknown name, a range outside the tensor, a closed file, or the system's.
+func (f *File) ReadTensor(name string, off int64, dst []byte) error {
+	t, ok := f.Tensor(name)
+	if !ok {
+		return f.unknown(name)
+	}
+	if off < 0 || uint64(off) > t.Bytes || uint64(len(dst)) > t.Bytes-uint64(off) {
+		return fmt.Errorf("vqf: %s: tensor %q: %d bytes from %d on are not within its %d: %w", f.path, name, len(dst), off, t.Bytes, ErrFormat)
+	}
+	return withPath(readFull(f.plain, dst, int64(t.Offset)+off), f.path)
+}
+
+// Floats returns an F32 tensor's values as a view, as Data does. The error is
+// Data's, or another type.
 func (f *File) Floats(name string) ([]float32, error) {
 	t, ok := f.Tensor(name)
 	if ok && t.Type != F32 {

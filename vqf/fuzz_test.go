@@ -74,7 +74,7 @@ func FuzzOpen(f *testing.F) {
 		}
 		file, err := vqf.Open(path, vqf.OpenOptions{})
 		if err != nil {
-			if h.Flags&vqf.FlagEnc != 0 && errors.Is(err, vqf.ErrUnsupported) {
+			if h.Flags&vqf.FlagEnc != 0 && errors.Is(err, vqf.ErrKey) {
 				return
 			}
 			t.Fatalf("parsed, not opened: %v", err)

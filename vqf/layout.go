@@ -149,7 +149,7 @@ func (p *parsed) probe(prefix string, block int, plausible func(half uint16) boo
 		buf := make([]byte, run*unit)
 		last := int64(t.Bytes)/unit - run
 		for i := range int64(probeRuns) {
-			if err := readFull(p.r, buf, int64(t.Offset)+last*i/(probeRuns-1)*unit); err != nil {
+			if err := readFull(p.plain, buf, int64(t.Offset)+last*i/(probeRuns-1)*unit); err != nil {
 				return fits, err
 			}
 			for l := range fits {

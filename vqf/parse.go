@@ -14,13 +14,14 @@ type parsed struct {
 	header  Header
 	tensors []Tensor
 	size    int64
-	r       io.ReaderAt
+	r       io.ReaderAt // the file as it is stored
+	plain   io.ReaderAt // the same, deciphered; r until unlock
 }
 
 // parse reads and checks all that lies before the data area, and nothing
 // behind it. On an error the parts read so far are in the result.
 func parse(r io.ReaderAt, size int64) (*parsed, error) {
-	p := &parsed{size: size, r: r}
+	p := &parsed{size: size, r: r, plain: r}
 	if err := p.readHeader(); err != nil {
 		return p, err
 	}
@@ -79,20 +80,14 @@ func (p *parsed) extra(name string) ([]byte, error) {
 		return nil, nil
 	}
 	b := make([]byte, t.Bytes)
-	if err := readFull(p.r, b, int64(t.Offset)); err != nil {
+	if err := readFull(p.plain, b, int64(t.Offset)); err != nil {
 		return nil, err
 	}
 	return bytes.TrimRight(b, "\x00"), nil
 }
 
-// refuseEncrypted is the last structural question: what is encrypted is well
-// formed, but there is nothing to compute with.
-func (p *parsed) refuseEncrypted() error {
-	if p.header.Flags&FlagEnc == 0 {
-		return nil
-	}
-	return badField("flags", 8, "ENC is set: encrypted files are not supported by this build yet").as(ErrUnsupported)
-}
+// encrypted says whether the data area is enciphered.
+func (p *parsed) encrypted() bool { return p.header.Flags&FlagEnc != 0 }
 
 // readFull reads all of b or says where the file ended.
 func readFull(r io.ReaderAt, b []byte, at int64) error {

@@ -241,3 +241,27 @@ func residentBytes(t *testing.T, path string) int64 {
 	}
 	return int64(n) * int64(page)
 }
+
+// permissions is what /proc says of the mapping that b lies in.
+func permissions(t *testing.T, b []byte) string {
+	t.Helper()
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Skipf("no list of mappings on this system: %v", err)
+	}
+	at := uint64(uintptr(unsafe.Pointer(&b[0])))
+	for _, line := range strings.Split(string(maps), "\n") {
+		fields := strings.Fields(line)
+		if len(fields) < 2 {
+			continue
+		}
+		from, to, _ := strings.Cut(fields[0], "-")
+		lo, err1 := strconv.ParseUint(from, 16, 64)
+		hi, err2 := strconv.ParseUint(to, 16, 64)
+		if err1 == nil && err2 == nil && lo <= at && at < hi {
+			return fields[1]
+		}
+	}
+	t.Fatal("no mapping holds the data")
+	return ""
+}

@@ -10,7 +10,8 @@ import (
 // Rebase moves the open file onto other, which must hold the same bytes: what
 // Data and Floats returned stays valid and is read from other from now on, while
 // it is in use. Whoever writes to the first file then no longer writes to the
-// weights that compute. other is not closed and not needed afterwards.
+// weights that compute. other is not closed and not needed afterwards. An encrypted
+// file's deciphered data stays where it is; ReadTensor goes on with other.
 //
 // The error is a closed file, one of another length, or the system's; the file
 // is then as it was.
@@ -24,11 +25,13 @@ func (f *File) Rebase(other *os.File) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.data == nil {
+	if f.closed {
 		return fmt.Errorf("vqf: %s: %w", f.path, os.ErrClosed)
 	}
-	if err := remap(f.data, other); err != nil {
-		return fmt.Errorf("vqf: %s: map %s: %w", f.path, other.Name(), err)
+	if !f.encrypted() {
+		if err := remap(f.data, other); err != nil {
+			return fmt.Errorf("vqf: %s: map %s: %w", f.path, other.Name(), err)
+		}
 	}
 	// The descriptor keeps its number, so that a read under way needs no lock.
 	if err := replaceFD(f.f, other); err != nil {

@@ -5,79 +5,7 @@ package vqf
 import (
 	"context"
 	"encoding/binary"
-	"io"
 )
-
-// sumChunk is what is read at once: large enough to stream, small enough that
-// cancelling takes no time.
-const sumChunk = 1 << 20
-
-// visit reads [from, to) of the file in chunks and hands each to every sink in
-// its own goroutine, while the next chunk is being read. Sinks must not keep
-// or change the bytes. progress, if not nil, is told the bytes done of the
-// whole; it is called from this goroutine.
-func visit(ctx context.Context, r io.ReaderAt, from, to int64, progress func(done, total int64), sinks ...func(at int64, p []byte)) error {
-	type chunk struct {
-		at int64
-		p  []byte
-	}
-	// Two buffers go round: one is read into while the other is consumed.
-	free := make(chan []byte, 2)
-	free <- make([]byte, sumChunk)
-	free <- make([]byte, sumChunk)
-	full := make(chan chunk)
-	fail := make(chan error, 1)
-	ctx, cancel := context.WithCancel(ctx)
-	go func() {
-		defer close(full)
-		for at := from; at < to; {
-			var b []byte
-			select {
-			case b = <-free:
-			case <-ctx.Done():
-				fail <- ctx.Err()
-				return
-			}
-			b = b[:min(int64(sumChunk), to-at)]
-			if err := readFull(r, b, at); err != nil {
-				fail <- err
-				return
-			}
-			select {
-			case full <- chunk{at, b}:
-			case <-ctx.Done():
-				fail <- ctx.Err()
-				return
-			}
-			at += int64(len(b))
-		}
-	}()
-	defer func() {
-		cancel()
-		for range full { // the reader is gone when this ends
-		}
-	}()
-	for c := range full {
-		done := make(chan struct{}, len(sinks))
-		for _, sink := range sinks[1:] {
-			go func() { sink(c.at, c.p); done <- struct{}{} }()
-		}
-		sinks[0](c.at, c.p)
-		for range sinks[1:] {
-			<-done
-		}
-		if progress != nil {
-			progress(c.at+int64(len(c.p))-from, to-from)
-		}
-		free <- c.p[:cap(c.p)]
-	}
-	select {
-	case err := <-fail:
-		return err
-	default:
-		return ctx.Err()
-	}
-}
 
 // fnvRange picks the bytes that the checksum covers out of a pass over the
 // file: the directory, then the data area, docs/FORMAT.md section 3.4.

@@ -32,3 +32,12 @@ func remap(b []byte, f *os.File) error {
 func replaceFD(f, other *os.File) error {
 	return unix.Dup3(int(other.Fd()), int(f.Fd()), unix.O_CLOEXEC)
 }
+
+// forget lets the page cache drop a range of the file. It is a hint: nothing is
+// lost where it is not taken.
+func forget(f *os.File, from, n int64) {
+	_ = unix.Fadvise(int(f.Fd()), from, n, unix.FADV_DONTNEED)
+}
+
+// keepOut keeps memory out of core dumps.
+func keepOut(b []byte) { _ = unix.Madvise(b, unix.MADV_DONTDUMP) } // a hint, too

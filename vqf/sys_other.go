@@ -15,3 +15,7 @@ func reserve(*os.File, int64) error { return nil }
 func remap([]byte, *os.File) error { return errors.ErrUnsupported }
 
 func replaceFD(_, _ *os.File) error { return errors.ErrUnsupported }
+
+func forget(*os.File, int64, int64) {}
+
+func keepOut([]byte) {}

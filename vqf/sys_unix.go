@@ -22,3 +22,19 @@ func mmap(f *os.File, size int64) ([]byte, error) {
 }
 
 func munmap(b []byte) error { return unix.Munmap(b) }
+
+// anonymous is memory of its own for plain data, page-aligned and zero. It is
+// given back by munmap.
+func anonymous(size int64) ([]byte, error) {
+	if size <= 0 || size > math.MaxInt {
+		return nil, fmt.Errorf("%d bytes are not possible", size)
+	}
+	b, err := unix.Mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err == nil {
+		keepOut(b)
+	}
+	return b, err
+}
+
+// readOnly lets writes to the memory fault.
+func readOnly(b []byte) error { return unix.Mprotect(b, unix.PROT_READ) }

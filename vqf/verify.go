@@ -111,7 +111,7 @@ func (f *File) Verify(ctx context.Context, progress func(done, total int64)) (*V
 
 func verify(ctx context.Context, f *os.File, path string, size int64, progress func(done, total int64)) (*VerifyReport, error) {
 	start := time.Now()
-	p := &parsed{size: size, r: f}
+	p := &parsed{size: size, r: f, plain: f}
 	r := &VerifyReport{Path: path, Size: size}
 	defer func() {
 		if r.Seconds = time.Since(start).Seconds(); r.SHA256 != "" && r.Seconds > 0 {
@@ -180,7 +180,7 @@ func (r *VerifyReport) content(p *parsed, gap *zeroRange) error {
 	h := &p.header
 	r.result("gap", gap.err(), "zero from the directory to data_offset, hashed by nothing")
 	if h.Flags&FlagEnc != 0 {
-		r.result("tag", p.refuseEncrypted(), "")
+		r.result("tag", needKey(), "")
 	} else if err := r.plaintext(p); err != nil {
 		return err
 	}

@@ -78,7 +78,7 @@ func (p *parsed) dirtyPadding() (dirty, err error) {
 		t := &p.tensors[i]
 		end := t.Offset + t.Bytes // within the file: the directory was checked
 		pad := make([]byte, min(roundUp(end, Align), p.header.FileLen)-end)
-		if err := readFull(p.r, pad, int64(end)); err != nil {
+		if err := readFull(p.plain, pad, int64(end)); err != nil {
 			return nil, err
 		}
 		if j := nonZero(pad); j >= 0 {

@@ -167,7 +167,7 @@ func TestVerifyNotes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c := statuses(r)["tag"]; r.OK() || c.Status != vqf.StatusFail || !errors.Is(r.Err(), vqf.ErrUnsupported) {
+	if c := statuses(r)["tag"]; r.OK() || c.Status != vqf.StatusFail || !errors.Is(r.Err(), vqf.ErrKey) {
 		t.Errorf("encrypted: got %+v, %v", c, r.Err())
 	}
 }
