@@ -5,14 +5,13 @@ package vqf
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 // Writer writes the file of a plan under a temporary name beside its own. Data
@@ -37,32 +36,57 @@ type Result struct {
 	SHA256  string // of the whole file, hex
 }
 
-// Create starts a file. The plan must not change until Commit.
+// Create starts a file. The plan must not change until Commit. Temporary files
+// that killed processes left for the same path are removed.
 func Create(path string, plan *Plan) (*Writer, error) {
 	w := &Writer{path: path, plan: plan, next: -1}
-	dir, base := filepath.Split(path)
-	for try := 0; ; try++ {
-		var err error
-		// Dot and .tmp: those who watch the directory leave both alone.
-		w.tmp = filepath.Join(dir, "."+base+"."+rand.Text()[:8]+".tmp")
-		if w.f, err = os.OpenFile(w.tmp, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644); err == nil {
-			break
-		}
-		if !errors.Is(err, os.ErrExist) || try == 100 {
-			return nil, fmt.Errorf("vqf: create: %w", err)
-		}
-	}
-	if err := reserve(w.f, plan.Size()); err != nil {
-		w.Abort()
-		return nil, fmt.Errorf("vqf: create %s: reserve %d bytes: %w", path, plan.Size(), err)
-	}
-	w.sum = fnvUpdate(fnvOffset, plan.directory())
-	if err := w.put(plan.Prefix()); err != nil {
-		w.Abort()
+	var err error
+	if w.f, w.tmp, err = createTemporary(path); err != nil {
 		return nil, err
 	}
+	return w, w.start()
+}
+
+// start writes what lies before the data.
+func (w *Writer) start() error {
+	if err := w.reserve(); err != nil {
+		w.Abort()
+		return err
+	}
+	w.sum = fnvUpdate(fnvOffset, w.plan.directory())
+	if err := w.put(w.plan.Prefix()); err != nil {
+		w.Abort()
+		return err
+	}
 	w.advance()
-	return w, w.err
+	return w.err
+}
+
+// reserve makes sure of room for the whole file before the work, and not after it.
+func (w *Writer) reserve() error {
+	size := w.plan.Size()
+	dir := filepath.Dir(w.path)
+	st, err := w.f.Stat()
+	if err != nil {
+		return fmt.Errorf("vqf: create %s: %w", w.path, err)
+	}
+	free, err := freeSpace(dir)
+	if err != nil {
+		return fmt.Errorf("vqf: create %s: %w", w.path, err)
+	}
+	if need := size - allocated(st); need > free {
+		return noRoom(w.path, need, free, syscall.ENOSPC)
+	}
+	if err := reserve(w.f, size); err != nil {
+		return noRoom(w.path, size, free, err)
+	}
+	return nil
+}
+
+// noRoom says what a full file system lacks.
+func noRoom(path string, need, free int64, err error) error {
+	return fmt.Errorf("vqf: create %s: needs %d MB in %s, %d MB are free: remove something or name another place: %w",
+		path, (need+999_999)/1_000_000, filepath.Dir(path), free/1_000_000, err)
 }
 
 // Next returns the entry that the next byte belongs to, and how many bytes of
@@ -181,6 +205,13 @@ func (w *Writer) Commit() (Result, error) { return w.CommitContext(context.Backg
 // CommitContext is Commit that can be cancelled while it reads back, and that
 // reports how far it is (progress may be nil).
 func (w *Writer) CommitContext(ctx context.Context, progress func(done, total int64)) (Result, error) {
+	return w.CommitChecked(ctx, progress, nil)
+}
+
+// CommitChecked is CommitContext that also asks check about the finished file,
+// by the name it has until then: only what passes gets its own. So a file that
+// cannot be used never lies where others look for files.
+func (w *Writer) CommitChecked(ctx context.Context, progress func(done, total int64), check func(tmp string) error) (Result, error) {
 	defer w.Abort()
 	if w.f == nil {
 		return Result{}, fmt.Errorf("vqf: commit %s: %w", w.path, os.ErrClosed)
@@ -200,6 +231,11 @@ func (w *Writer) CommitContext(ctx context.Context, progress func(done, total in
 	res, err := w.readBack(ctx, progress)
 	if err != nil {
 		return Result{}, err
+	}
+	if check != nil {
+		if err := check(w.tmp); err != nil {
+			return Result{}, err
+		}
 	}
 	if err := os.Rename(w.tmp, w.path); err != nil {
 		return Result{}, fmt.Errorf("vqf: commit: %w", err)
