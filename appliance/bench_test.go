@@ -110,7 +110,7 @@ func TestMadeUpModelRuns(t *testing.T) {
 		if err := writeNoise(context.Background(), path, plan, spec); err != nil {
 			t.Fatal(err)
 		}
-		report, err := vqf.Verify(context.Background(), path, nil)
+		report, err := vqf.Verify(context.Background(), path, vqf.VerifyOptions{}, nil)
 		if err != nil || report.Err() != nil {
 			t.Fatalf("%v: verify: %v, %v", layout, err, report.Err())
 		}

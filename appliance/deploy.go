@@ -278,7 +278,7 @@ func (d *deployer) collect() {
 
 // digestOf reads a stored file again.
 func digestOf(ctx context.Context, path string) (string, error) {
-	rep, err := vqf.Verify(ctx, path, nil)
+	rep, err := vqf.Verify(ctx, path, vqf.VerifyOptions{}, nil)
 	if err != nil {
 		return "", err
 	}

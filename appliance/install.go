@@ -130,7 +130,7 @@ func (d *deployer) install(ctx context.Context, c candidate) (in installed, err 
 // digest reads the whole file once: the checksum in its trailer is compared and
 // the SHA-256 comes back. Whether its structure serves is for the loader to say.
 func digest(ctx context.Context, path string, progress func(done, total int64)) (string, error) {
-	rep, err := vqf.Verify(ctx, path, progress)
+	rep, err := vqf.Verify(ctx, path, vqf.VerifyOptions{}, progress)
 	if err != nil {
 		return "", err
 	}

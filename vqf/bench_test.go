@@ -59,7 +59,7 @@ func BenchmarkVerify(b *testing.B) {
 	}
 	b.SetBytes(st.Size())
 	for b.Loop() {
-		if _, err := vqf.Verify(b.Context(), path, nil); err != nil {
+		if _, err := vqf.Verify(b.Context(), path, vqf.VerifyOptions{}, nil); err != nil {
 			b.Fatal(err)
 		}
 	}

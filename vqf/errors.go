@@ -24,6 +24,12 @@ var (
 	// ErrTag is an encrypted file whose tag is not the one of its bytes under the
 	// passphrase given: changed, or another passphrase.
 	ErrTag = errors.New("tag mismatch")
+	// ErrSignature is a signature that does not fit its file, or is not well formed.
+	ErrSignature = errors.New("bad signature")
+	// ErrUntrusted is a good signature of a key that is not trusted.
+	ErrUntrusted = errors.New("signature of an untrusted key")
+	// ErrUnsigned is a file without a signature where one is required.
+	ErrUnsigned = errors.New("the file is not signed")
 )
 
 // FormatError says which field of which file is wrong. It matches the sentinel

@@ -230,7 +230,7 @@ func TestConcurrent(t *testing.T) {
 			if l, err := f.Q8Layout(); err != nil || l != vqf.Layout4x4 {
 				t.Errorf("Q8Layout: %v, %v", l, err)
 			}
-			if r, err := f.Verify(t.Context(), nil); err != nil || !r.OK() {
+			if r, err := f.Verify(t.Context(), vqf.VerifyOptions{}, nil); err != nil || !r.OK() {
 				t.Errorf("Verify: %v, %v", r, err)
 			}
 			if string(f.Meta()) != "{}" {

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"windhover/vqf"
+	"windhover/vqf/seal"
 )
 
 // statuses maps a report's lines.
@@ -29,7 +30,7 @@ func TestVerifyGood(t *testing.T) {
 		for _, fields := range []int{41, 45} {
 			path, res := writeMini(t, miniSpec(mode, fields), nil, map[string]string{vqf.NameTokenizer: "{}", vqf.NameMeta: "{}"})
 			var last, total int64
-			r, err := vqf.Verify(t.Context(), path, func(d, n int64) { last, total = d, n })
+			r, err := vqf.Verify(t.Context(), path, vqf.VerifyOptions{}, func(d, n int64) { last, total = d, n })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -108,7 +109,7 @@ func TestVerifyFails(t *testing.T) {
 		{"layout", word(8, 0x021), []string{"q4 layout"}, "not row-major"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r, err := vqf.Verify(t.Context(), tempFile(t, c.edit(append([]byte(nil), good...))), nil)
+			r, err := vqf.Verify(t.Context(), tempFile(t, c.edit(append([]byte(nil), good...))), vqf.VerifyOptions{}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -144,7 +145,7 @@ func TestVerifyNotes(t *testing.T) {
 
 	none := append([]byte(nil), good...)
 	copy(none[20416:], make([]byte, 8))
-	r, err := vqf.Verify(t.Context(), tempFile(t, none), nil)
+	r, err := vqf.Verify(t.Context(), tempFile(t, none), vqf.VerifyOptions{}, nil)
 	if err != nil || !r.OK() {
 		t.Fatalf("%v\n%s", err, r)
 	}
@@ -152,18 +153,17 @@ func TestVerifyNotes(t *testing.T) {
 		t.Errorf("checksum 0: got %+v", c)
 	}
 
-	signed := patch(good, map[int]uint32{8: 0x123, 440: 16})
-	copy(signed[408:], "vllm-kestrel-vqf")
-	r, err = vqf.Verify(t.Context(), tempFile(t, signed), nil)
+	signed := sealedBytes(t, good, 45, sealing{id: seal.IDKestrel})
+	r, err = vqf.Verify(t.Context(), tempFile(t, signed), vqf.VerifyOptions{}, nil)
 	if err != nil || !r.OK() {
 		t.Fatalf("%v\n%s", err, r)
 	}
-	if c := statuses(r)["signature"]; c.Status != vqf.StatusNote || c.Detail != `present, not checked: id "vllm-kestrel-vqf"` {
+	if c := statuses(r)["signature"]; c.Status != vqf.StatusNote || !strings.Contains(c.Detail, "holds, but no trusted key says whose it is") {
 		t.Errorf("signature: got %+v", c)
 	}
 
 	enc := append(patch(good, map[int]uint32{8: 0x0A3, 216: 7}), make([]byte, 24)...)
-	r, err = vqf.Verify(t.Context(), tempFile(t, enc), nil)
+	r, err = vqf.Verify(t.Context(), tempFile(t, enc), vqf.VerifyOptions{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,17 +182,17 @@ func TestVerifyUnreadable(t *testing.T) {
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if r, err := f.Verify(t.Context(), nil); !errors.Is(err, os.ErrClosed) {
+	if r, err := f.Verify(t.Context(), vqf.VerifyOptions{}, nil); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("closed: got %v, %v", r, err)
 	}
-	if r, err := vqf.Verify(t.Context(), path+".none", nil); !errors.Is(err, os.ErrNotExist) {
+	if r, err := vqf.Verify(t.Context(), path+".none", vqf.VerifyOptions{}, nil); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("missing: got %v, %v", r, err)
 	}
 	f = open(t, path, vqf.OpenOptions{})
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	if r, err := f.Verify(t.Context(), nil); err != nil || !r.OK() {
+	if r, err := f.Verify(t.Context(), vqf.VerifyOptions{}, nil); err != nil || !r.OK() {
 		t.Errorf("removed, still open: got %v, %v", r, err)
 	}
 }
@@ -201,7 +201,7 @@ func TestVerifyCancelled(t *testing.T) {
 	path := sparse(t, publishedFiles()[1].plan(t))
 	ctx, cancel := context.WithCancel(t.Context())
 	var seen int64
-	_, err := vqf.Verify(ctx, path, func(done, _ int64) { seen = done; cancel() })
+	_, err := vqf.Verify(ctx, path, vqf.VerifyOptions{}, func(done, _ int64) { seen = done; cancel() })
 	if !errors.Is(err, context.Canceled) || seen > 16<<20 {
 		t.Errorf("got %v after %d bytes, want context.Canceled soon", err, seen)
 	}
@@ -228,7 +228,7 @@ func TestVerifyAgreesWithOpen(t *testing.T) {
 		if err := os.WriteFile(path, b, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		r, err := vqf.Verify(t.Context(), path, nil)
+		r, err := vqf.Verify(t.Context(), path, vqf.VerifyOptions{}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -26,7 +26,7 @@ Exits with 1 when a check fails.`,
 		RunE: func(cmd *cobra.Command, a []string) error {
 			update, end := progress(cmd, "verifying")
 			defer end()
-			report, err := vqf.Verify(cmd.Context(), a[0], update)
+			report, err := vqf.Verify(cmd.Context(), a[0], vqf.VerifyOptions{}, update)
 			if err != nil {
 				return err
 			}

@@ -33,7 +33,7 @@ func TestWriteIsAWholeFile(t *testing.T) {
 			if !json.Valid(f.Tokenizer()) || !json.Valid(f.Meta()) {
 				t.Errorf("embedded JSON: tokenizer %.60q, meta %.60q", f.Tokenizer(), f.Meta())
 			}
-			report, err := f.Verify(context.Background(), nil)
+			report, err := f.Verify(context.Background(), vqf.VerifyOptions{}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

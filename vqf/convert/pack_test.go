@@ -105,7 +105,7 @@ func TestPackKeepsWeights(t *testing.T) {
 			meta.Template != "{{ messages[0].content }}" || len(meta.StopIDs) != 2 || len(meta.Sources) != 3 || strings.Count(meta.Sources[0].SHA256, "0") == 64 {
 			t.Errorf("metadata %+v", meta)
 		}
-		report, err := after.Verify(context.Background(), nil)
+		report, err := after.Verify(context.Background(), vqf.VerifyOptions{}, nil)
 		if err != nil || report.Err() != nil || report.SHA256 != r.SHA256 {
 			t.Errorf("verify: %v, %v, sha256 %s, the report says %s", err, report.Err(), report.SHA256, r.SHA256)
 		}
