@@ -29,6 +29,7 @@ var hfNames = naming{
 	"up":          hfLayer("mlp.up_proj"),
 	"down":        hfLayer("mlp.down_proj"),
 	"lm":          {"lm_head.weight"},
+	"moe_router":  hfLayer("mlp.gate"),
 }
 
 func hfLayer(name string) []string {
@@ -50,12 +51,13 @@ var ggufNames = naming{
 	"up":          {"blk.%d.ffn_up.weight"},
 	"down":        {"blk.%d.ffn_down.weight"},
 	"lm":          {"output.weight"},
+	"moe_router":  {"blk.%d.ffn_gate_inp.weight"},
 }
 
-// roles are the tensors of the catalogue without their q8_ or q4_ prefix.
-var roles = []string{"token_embed", "final_norm", "attn_norm", "ffn_norm", "q_norm", "k_norm", "q", "k", "v", "o", "gate", "up", "down", "lm"}
+// roles are the text tensors of the catalogue without their q8_ or q4_ prefix.
+var roles = []string{"token_embed", "final_norm", "attn_norm", "ffn_norm", "q_norm", "k_norm", "moe_router", "q", "k", "v", "o", "gate", "up", "down", "lm"}
 
-// role strips the prefix of a quantised tensor's name.
+// role strips the prefix of a quantised text tensor's name.
 func role(name string) string {
 	if s, ok := strings.CutPrefix(name, "q8_"); ok {
 		return s
@@ -69,7 +71,7 @@ type model struct {
 	*source
 	parts  map[string][]matrix // by role: a layer each, or one
 	tied   bool
-	params int64
+	params int64 // of the text model
 }
 
 // bind finds every tensor that the architecture needs, checks its shape and
@@ -79,40 +81,78 @@ func (s *source) bind() (*model, error) {
 	m := &model{source: s, parts: map[string][]matrix{}}
 	used := map[string]bool{}
 	for _, r := range roles {
-		if (r == "q_norm" || r == "k_norm") && s.arch.HasQNorm == 0 {
+		if (r == "q_norm" || r == "k_norm") && s.arch.HasQNorm == 0 || r == "moe_router" && !s.arch.MoE() {
 			continue
 		}
-		shape, ok := s.arch.Shape(r)
-		if !ok {
-			shape, ok = s.arch.Shape("q8_" + r)
+		n, err := m.bindRole(r, m.textMatrix, used)
+		if err != nil {
+			return nil, err
 		}
-		if !ok {
-			return nil, faulty("%s: the configuration gives tensor %q an absurd size", s.path, r)
+		if !(r == "lm" && m.tied) {
+			m.params += n
 		}
-		for part := range shape.Parts {
-			t := s.find(r, part)
-			if t == nil && r == "lm" && !s.mustTie {
-				m.tied = true
-				t = s.find("token_embed", 0)
-			}
-			if t == nil {
-				return nil, faulty("tensor %q is missing from %s", s.wanted(r, part), s.path)
-			}
-			if err := t.check(r, shape); err != nil {
+	}
+	if s.vision != nil {
+		s.vision.pictures.Params = 0
+		for _, r := range visionRoles {
+			n, err := m.bindRole(r, s.visionMatrix, used)
+			if err != nil {
 				return nil, err
 			}
-			used[t.name] = true
-			x := whole(t, shape.Rows, shape.Cols)
-			if s.permuted {
-				x.heads = map[string]int{"q": int(s.arch.NHeads), "k": int(s.arch.NKVHeads)}[r]
-			}
-			m.parts[r] = append(m.parts[r], x)
-			if !(r == "lm" && m.tied) {
-				m.params += int64(shape.Rows) * int64(shape.Cols)
-			}
+			s.vision.pictures.Params += n
 		}
 	}
 	return m, s.leftover(used)
+}
+
+// bindRole finds all parts of a role and returns the number of their weights.
+func (m *model) bindRole(r string, find func(r string, part int, shape vqf.Shape) (matrix, error), used map[string]bool) (params int64, err error) {
+	shape, ok := m.arch.Shape(r)
+	if !ok {
+		shape, ok = m.arch.Shape("q8_" + r)
+	}
+	if !ok {
+		return 0, faulty("%s: the configuration gives tensor %q an absurd size", m.path, r)
+	}
+	for part := range shape.Parts {
+		x, err := find(r, part, shape)
+		if err != nil {
+			return 0, err
+		}
+		for i := range x.slabs {
+			used[x.slabs[i].name] = true
+		}
+		m.parts[r] = append(m.parts[r], x)
+		params += int64(len(x.slabs)) * int64(x.height) * int64(x.width)
+	}
+	return params, nil
+}
+
+// textMatrix finds one matrix of the text model.
+func (m *model) textMatrix(r string, part int, shape vqf.Shape) (matrix, error) {
+	if m.stacked(r) {
+		return m.expertMatrix(r, part, shape)
+	}
+	t := m.find(r, part)
+	if t == nil && r == "lm" && !m.mustTie {
+		m.tied = true
+		t = m.find("token_embed", 0)
+	}
+	if t == nil {
+		return matrix{}, m.missing(m.wanted(r, part))
+	}
+	want := []uint64{uint64(shape.Rows), uint64(shape.Cols)}
+	if strings.HasSuffix(r, "norm") {
+		want = want[1:]
+	}
+	if err := t.check(want); err != nil {
+		return matrix{}, err
+	}
+	x := whole(t, shape.Rows, shape.Cols)
+	if m.permuted {
+		x.heads = map[string]int{"q": int(m.arch.NHeads), "k": int(m.arch.NKVHeads)}[r]
+	}
+	return x, nil
 }
 
 // find returns the source tensor of a role, nil when there is none.
@@ -125,11 +165,15 @@ func (s *source) find(r string, part int) *tensor {
 	return nil
 }
 
+func (s *source) missing(name string) error {
+	return faulty("tensor %q is missing from %s", name, s.path)
+}
+
 // wanted is the name by which a missing tensor is reported: the plain one,
 // except where the text model is part of a larger one.
 func (s *source) wanted(r string, part int) string {
 	list := s.names[r]
-	if s.architecture == "qwen3vl" {
+	if sees(s.architecture) {
 		return expand(list[0], part)
 	}
 	return expand(list[len(list)-1], part)
@@ -142,11 +186,8 @@ func expand(name string, part int) string {
 	return name
 }
 
-func (t *tensor) check(r string, shape vqf.Shape) error {
-	want := []uint64{uint64(shape.Rows), uint64(shape.Cols)}
-	if strings.HasSuffix(r, "norm") {
-		want = want[1:]
-	}
+// check holds a tensor against the shape that it must have.
+func (t *tensor) check(want []uint64) error {
 	if !slices.Equal(t.shape, want) {
 		return faulty("tensor %q has shape %v, the configuration says %v", t.name, t.shape, want)
 	}
@@ -166,7 +207,7 @@ func (s *source) leftover(used map[string]bool) error {
 		case t.name == "rope_freqs.weight":
 			return unsupported("tensor %q: rotary embeddings are not scaled", t.name)
 		case strings.Contains(t.name, "exps.") || strings.Contains(t.name, ".experts."):
-			return unsupported("tensor %q: mixtures of experts are not converted yet", t.name)
+			return unsupported("tensor %q: no %s model of this shape has such experts", t.name, s.architecture)
 		default:
 			return unsupported("tensor %q: no %s model of this shape has it, and leaving it out would change the model", t.name, s.architecture)
 		}

@@ -70,33 +70,21 @@ func (k *ggufKeys) id(key string) int {
 }
 
 // openGGUF opens a GGUF file.
-func openGGUF(path string, s *settings) (src *source, err error) {
+func openGGUF(path string, s *settings) (_ *source, err error) {
 	f, err := gguf.Open(path)
 	if err != nil {
-		kind := ErrSource
-		if errors.Is(err, gguf.ErrType) {
-			kind = ErrUnsupported
-		}
-		return nil, &failure{kind: kind, msg: "source", err: err}
+		return nil, ggufFailure("source", err)
 	}
+	src := &source{path: path, format: fmt.Sprintf("GGUF v%d", f.Version()), closer: f, names: ggufNames, experts: ggufExperts,
+		byName: map[string]*tensor{}, ignored: func(string) bool { return false }}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, f.Close())
+			err = errors.Join(err, src.closer.Close())
 		}
 	}()
-	src = &source{path: path, format: fmt.Sprintf("GGUF v%d", f.Version()), closer: f, names: ggufNames,
-		byName: map[string]*tensor{}, ignored: func(string) bool { return false }}
 	src.files = []sourceFile{{path, f.Size()}}
-	for _, t := range f.Tensors() {
-		shape := slices.Clone(t.Dims)
-		slices.Reverse(shape)
-		src.add(&tensor{name: t.Name, typ: t.Type.String(), shape: shape, readable: t.Type.Readable(),
-			read: func(dst []float32, first uint64) error { return f.ReadFloats(dst, t, first) }})
-	}
-	for _, t := range src.tensors {
-		if !t.readable {
-			return nil, unsupported("tensor %q has type %s: F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K and Q8_K are read", t.name, t.typ)
-		}
+	if err := src.addGGUF(f); err != nil {
+		return nil, err
 	}
 	k := &ggufKeys{f: f}
 	k.prefix = k.text("general.architecture")
@@ -113,6 +101,14 @@ func openGGUF(path string, s *settings) (src *source, err error) {
 	if src.arch, src.context, err = k.arch(src, s); err != nil {
 		return nil, err
 	}
+	switch {
+	case s.Mmproj != "":
+		if err := src.addProjector(k, s); err != nil {
+			return nil, err
+		}
+	case sees(src.architecture):
+		src.notes = append(src.notes, "a GGUF file has no vision tower inside: --mmproj FILE converts the projector that belongs to it")
+	}
 	src.words = words{name: k.text("general.name"), bosID: -1, eosID: -1}
 	if s.Bare || !f.Has("tokenizer.ggml.model") {
 		return src, k.err
@@ -121,6 +117,33 @@ func openGGUF(path string, s *settings) (src *source, err error) {
 		return nil, err
 	}
 	return src, k.err
+}
+
+// ggufFailure says whether a file that does not open is faulty or of a kind
+// that is not read.
+func ggufFailure(what string, err error) error {
+	kind := ErrSource
+	if errors.Is(err, gguf.ErrType) {
+		kind = ErrUnsupported
+	}
+	return &failure{kind: kind, msg: what, err: err}
+}
+
+// addGGUF adds a file's tensors.
+func (s *source) addGGUF(f *gguf.File) error {
+	for _, t := range f.Tensors() {
+		if !t.Type.Readable() {
+			return unsupported("tensor %q has type %s: F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K and Q8_K are read", t.Name, t.Type)
+		}
+		if s.byName[t.Name] != nil {
+			return faulty("tensor %q is in both files", t.Name)
+		}
+		shape := slices.Clone(t.Dims)
+		slices.Reverse(shape)
+		s.add(&tensor{name: t.Name, typ: t.Type.String(), shape: shape, readable: true,
+			read: func(dst []float32, first uint64) error { return f.ReadFloats(dst, t, first) }})
+	}
+	return nil
 }
 
 // refusals checks every setting that changes what the model computes and that
@@ -137,8 +160,8 @@ func (k *ggufKeys) refusals() error {
 		return refuse("split.count", "join the parts of the split file first")
 	}
 	own := func(key string) string { return k.prefix + "." + key }
-	if k.uint("expert_count", 0) > 0 {
-		return refuse(own("expert_count"), "mixtures of experts are not converted yet")
+	if k.uint("expert_count", 0) > 0 && !hasExperts(k.prefix) {
+		return refuse(own("expert_count"), "of the mixtures of experts qwen3moe and qwen3vlmoe are converted")
 	}
 	if k.uint("attention.sliding_window", 0) > 0 {
 		return refuse(own("attention.sliding_window"), "attention with a sliding window is not supported")
@@ -166,12 +189,18 @@ func (k *ggufKeys) refusals() error {
 func (k *ggufKeys) arch(src *source, s *settings) (a vqf.Arch, context uint64, err error) {
 	a = vqf.Arch{
 		NLayers: k.uint("block_count", 0), Dim: k.uint("embedding_length", 0), NHeads: k.uint("attention.head_count", 0),
-		FFNDim:  k.uint("feed_forward_length", 0),
 		NormEps: k.float("attention.layer_norm_rms_epsilon", 1e-6), RopeTheta: k.float("rope.freq_base", 10000),
 		BosID: vqf.NoToken, EosID: vqf.NoToken,
 	}
 	a.NKVHeads = k.uint("attention.head_count_kv", a.NHeads)
 	a.HeadDim = k.uint("attention.key_length", 0)
+	if hasExperts(k.prefix) {
+		if err := k.mixture(&a, src.path); err != nil {
+			return a, 0, err
+		}
+	} else {
+		a.FFNDim = k.uint("feed_forward_length", 0)
+	}
 	if _, elem, n, err := k.f.Kind("tokenizer.ggml.tokens"); err == nil && elem == gguf.TypeString {
 		a.VocabSize = uint32(n) // arrays are limited far below
 	}

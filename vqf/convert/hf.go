@@ -19,7 +19,10 @@ func openDir(dir string, s *settings) (*source, error) {
 	if err != nil {
 		return nil, err
 	}
-	src := &source{path: dir, names: hfNames, byName: map[string]*tensor{}}
+	if s.Mmproj != "" {
+		return nil, &failure{kind: ErrOption, msg: fmt.Sprintf("mmproj %s: a Hugging Face directory has its vision tower inside, a projector file goes with a GGUF file", s.Mmproj)}
+	}
+	src := &source{path: dir, names: hfNames, experts: hfExperts, byName: map[string]*tensor{}}
 	if src.architecture, err = c.architecture(); err != nil {
 		return nil, err
 	}
@@ -34,13 +37,15 @@ func openDir(dir string, s *settings) (*source, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
-	vision := src.architecture == "qwen3vl"
 	src.ignored = func(name string) bool {
 		return strings.HasSuffix(name, ".rotary_emb.inv_freq") || // derived from rope_theta
-			vision && strings.HasPrefix(name, "model.visual.")
+			sees(src.architecture) && src.vision == nil && strings.HasPrefix(name, hfTowerPrefix)
 	}
 	if err := src.hfWeights(dir); err != nil {
 		return nil, err
+	}
+	if err := src.findTower(dir, c, s); err != nil {
+		return nil, errors.Join(err, src.closer.Close())
 	}
 	if err := src.addFile(c.path); err != nil {
 		return nil, errors.Join(err, src.closer.Close())

@@ -14,9 +14,10 @@ import (
 // classes are the model classes whose forward pass is the one the engine has,
 // by architecture. Others of the same family are classifiers, embedders …
 var classes = map[string]string{
-	"qwen3":   "Qwen3ForCausalLM",
-	"llama":   "LlamaForCausalLM",
-	"qwen3vl": "Qwen3VLForConditionalGeneration",
+	"qwen3":    "Qwen3ForCausalLM",
+	"llama":    "LlamaForCausalLM",
+	"qwen3moe": "Qwen3MoeForCausalLM",
+	"qwen3vl":  "Qwen3VLForConditionalGeneration",
 }
 
 // architecture says which model this is, or why it is refused.
@@ -82,8 +83,8 @@ func (c *config) refusals(family string) error {
 		}
 	}
 	for _, key := range []string{"num_experts", "num_local_experts"} {
-		if c.uint(key, 0) > 0 {
-			return refuse(key, c.get(key), "mixtures of experts are not converted yet")
+		if c.uint(key, 0) > 0 && !hasExperts(family) {
+			return refuse(key, c.get(key), "of the mixtures of experts qwen3_moe is converted")
 		}
 	}
 	for _, key := range []string{"attn_logit_softcapping", "final_logit_softcapping", "logit_scale", "embedding_multiplier", "residual_multiplier", "attention_multiplier", "logits_scaling"} {
@@ -147,16 +148,23 @@ func (c *config) rope(multimodal bool) (theta float32, sections []int32, err err
 
 // arch fills the header's fields as docs/FORMAT.md section 8.2 says.
 func (c *config) arch(family string, s *settings) (a vqf.Arch, context uint64, err error) {
-	multimodal := family == "qwen3vl"
+	multimodal := sees(family)
 	theta, sections, err := c.rope(multimodal)
 	if err != nil {
 		return a, 0, err
 	}
 	a = vqf.Arch{
 		Dim: c.need("hidden_size"), NLayers: c.need("num_hidden_layers"), NHeads: c.need("num_attention_heads"),
-		FFNDim: c.need("intermediate_size"), VocabSize: c.need("vocab_size"),
+		VocabSize: c.need("vocab_size"),
 		RopeTheta: theta, NormEps: c.float("rms_norm_eps", 1e-6),
 		BosID: c.tokenID("bos_token_id"), EosID: c.tokenID("eos_token_id"),
+	}
+	if hasExperts(family) {
+		if err := c.mixture(&a); err != nil {
+			return a, 0, err
+		}
+	} else {
+		a.FFNDim = c.need("intermediate_size")
 	}
 	a.NKVHeads = c.uint("num_key_value_heads", a.NHeads)
 	a.HeadDim = c.uint("head_dim", 0)
@@ -183,41 +191,4 @@ func (c *config) arch(family string, s *settings) (a vqf.Arch, context uint64, e
 	}
 	a.MaxSeqLen, err = s.maxSeq(context)
 	return a, context, err
-}
-
-// vision takes what the header says about the source's vision tower, although
-// its tensors are not converted (docs/FORMAT.md section 11.5).
-func (c *config) vision(a *vqf.Arch) error {
-	members, err := c.object("vision_config")
-	if err != nil {
-		return err
-	}
-	v := &config{path: c.path, top: members}
-	for key, p := range map[string]*uint32{
-		"depth": &a.VisDepth, "hidden_size": &a.VisHidden, "num_heads": &a.VisHeads, "intermediate_size": &a.VisFFN,
-		"patch_size": &a.VisPatch, "temporal_patch_size": &a.VisTemporal, "spatial_merge_size": &a.VisMerge,
-		"out_hidden_size": &a.VisOutDim, "in_channels": &a.VisInChan, "num_position_embeddings": &a.VisMaxPos,
-	} {
-		*p = v.uint(key, 0)
-	}
-	if raw := v.get("deepstack_visual_indexes"); raw != nil {
-		var list []int32
-		if json.Unmarshal(raw, &list) != nil || len(list) > len(a.VisDSIdx) {
-			return faulty("%s: deepstack_visual_indexes is %.40s, want up to %d numbers", c.path, raw, len(a.VisDSIdx))
-		}
-		a.VisDSCount = uint32(copy(a.VisDSIdx[:], list))
-	}
-	if a.VisDepth > 0 {
-		a.HasVision = 1
-	}
-	for key, p := range map[string]*uint32{
-		"vision_start_token_id": &a.VisionStartID, "vision_end_token_id": &a.VisionEndID,
-		"image_token_id": &a.ImageTokenID, "video_token_id": &a.VideoTokenID,
-	} {
-		*p = c.uint(key, 0)
-	}
-	if v.err != nil {
-		return v.err
-	}
-	return c.err
 }

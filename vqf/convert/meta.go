@@ -39,6 +39,7 @@ type meta struct {
 	Tied          bool           `json:"tied"`
 	Params        int64          `json:"params"`
 	ContextLength uint64         `json:"context_length"`
+	Vision        *pictures      `json:"vision,omitempty"` // with vision tensors
 	Sources       []metaSource   `json:"sources"`
 	// Relative RMS error that quantising made, by tensor: numbers of one
 	// length, since the entry's size is settled before they are known.
@@ -64,6 +65,9 @@ func newMeta(m *model, s *settings, spec vqf.Spec) *meta {
 		Tied: m.tied, Params: m.params, ContextLength: m.context, Errors: map[string]json.RawMessage{}}
 	if e.Name == "" {
 		e.Name = w.name
+	}
+	if m.vision != nil {
+		e.Vision = &m.vision.pictures
 	}
 	if e.StopIDs == nil {
 		e.StopIDs = []int{}

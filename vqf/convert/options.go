@@ -59,6 +59,8 @@ type Options struct {
 	Mode      string // auto, q4, q8, dual, q4i, g256; "": auto
 	Q8Layout  string // 8x8, 4x4, row; "": 8x8, or 4x4 when VLLM_Q8_8X8 begins with 0
 	Header    string // auto, 41, 45; "": auto
+	Mmproj    string // GGUF file with the vision tower of a GGUF model
+	TextOnly  bool   // leave out the vision tower that a directory has
 	Bare      bool   // leave out tokenizer and metadata
 	MaxSeq    int    // context in the header; 0: the model's, at most 8192
 	Threads   int    // 0: as many as Go runs at once

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 
 	"windhover/kernels"
 	"windhover/vqf"
@@ -34,8 +35,12 @@ const (
 	limitQ4  = 65520 * 8
 )
 
-// encodingOf says how entry t of the file is made in a mode.
+// encodingOf says how entry t of the file is made in a mode. The vision
+// tower's matrices are the same in every file.
 func encodingOf(t vqf.Tensor, mode vqf.Mode, q8, q4 vqf.Layout) (encoding, error) {
+	if slices.Contains(visionQuantised, t.Name) {
+		mode, q8 = vqf.ModeQ8, vqf.LayoutRow
+	}
 	switch t.Type {
 	case vqf.F32:
 		return encoding{quantise: putF32, bytes: 4, block: 1, unit: 1, limit: limitF32}, nil

@@ -27,8 +27,8 @@ func TestRefusesConfig(t *testing.T) {
 	}{
 		{"other architecture", "qwen3", object{"model_type": "gemma3"}, convert.ErrUnsupported, `"gemma3"`},
 		{"mistral", "qwen3", object{"model_type": "mistral"}, convert.ErrUnsupported, `"mistral"`},
-		{"experts", "qwen3", object{"model_type": "qwen3_moe"}, convert.ErrUnsupported, "mixture of experts"},
-		{"experts with vision", "qwen3", object{"model_type": "qwen3_vl_moe"}, convert.ErrUnsupported, "mixture of experts"},
+		{"experts in a dense class", "qwen3", object{"model_type": "qwen3_moe"}, convert.ErrUnsupported, "Qwen3MoeForCausalLM"},
+		{"experts with vision", "qwen3", object{"model_type": "qwen3_vl_moe"}, convert.ErrUnsupported, "transposed"},
 		{"experts by number", "llama", object{"num_local_experts": 8}, convert.ErrUnsupported, "num_local_experts"},
 		{"classifier", "qwen3", object{"architectures": []string{"Qwen3ForSequenceClassification"}}, convert.ErrUnsupported, "Qwen3ForSequenceClassification"},
 		{"no type", "qwen3", object{"model_type": nil}, convert.ErrSource, "model_type"},
@@ -175,8 +175,8 @@ func TestRefusesGGUF(t *testing.T) {
 	}{
 		{"other architecture", "gemma3", nil, convert.ErrUnsupported, `"gemma3"`},
 		{"qwen2 has biases", "qwen2", nil, convert.ErrUnsupported, `"qwen2"`},
-		{"experts", "qwen3moe", nil, convert.ErrUnsupported, "mixture of experts"},
-		{"experts with vision", "qwen3vlmoe", nil, convert.ErrUnsupported, "mixture of experts"},
+		{"no experts", "qwen3moe", nil, convert.ErrSource, "no mixture"},
+		{"no experts with vision", "qwen3vlmoe", nil, convert.ErrSource, "no mixture"},
 		{"projector", "clip", nil, convert.ErrUnsupported, "vision projector"},
 		{"mixtral", "llama", set("llama.expert_count", uint32(8)), convert.ErrUnsupported, "expert_count"},
 		{"adapter", "llama", set("general.type", "adapter"), convert.ErrUnsupported, "general.type"},

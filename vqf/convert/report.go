@@ -16,9 +16,10 @@ type Report struct {
 	SourceBytes  int64    `json:"source_bytes"`
 	Architecture string   `json:"architecture"`
 	Arch         vqf.Arch `json:"arch"`
-	Context      uint64   `json:"context_length"` // tokens the model was made for
-	Params       int64    `json:"params"`
-	Found        string   `json:"tensors_found"` // "146 BF16, 57 F32"
+	Context      uint64   `json:"context_length"`          // tokens the model was made for
+	Params       int64    `json:"params"`                  // of the text model
+	VisionParams int64    `json:"vision_params,omitempty"` // of the vision tower, 0 without
+	Found        string   `json:"tensors_found"`           // "146 BF16, 57 F32"
 	SourceCount  int      `json:"tensors_in_source"`
 	Tied         bool     `json:"tied"`
 	Mode         vqf.Mode `json:"mode"`
@@ -57,6 +58,9 @@ func (r *Report) head(m *model, spec vqf.Spec, plan *vqf.Plan) {
 	r.WeightBytes = plan.Size()
 	r.KVBytes = 2 * 2 * int64(a.NLayers) * int64(a.KVDim()) * int64(a.MaxSeqLen)
 	r.Notes = append(r.Notes, m.notes...)
+	if m.vision != nil {
+		r.VisionParams = m.vision.pictures.Params
+	}
 }
 
 // String is the report as the command line prints it, a line ending included.
@@ -81,7 +85,15 @@ func (r *Report) String() string {
 	if r.Tied {
 		b.WriteString("output.weight absent: tied embeddings\n")
 	}
-	b.WriteString("text only: no vision tensors\n")
+	if a.MoE() {
+		line("experts", "%d of width %d, %d compute for a token", a.NExperts, a.MoEFFN, a.TopK)
+	}
+	if r.VisionParams > 0 {
+		line("vision", "%d blocks of width %d, heads=%d ff=%d patch=%d merge=%d deepstack=%d, %d parameters in q8 and f32",
+			a.VisDepth, a.VisHidden, a.VisHeads, a.VisFFN, a.VisPatch, a.VisMerge, a.VisDSCount, r.VisionParams)
+	} else {
+		b.WriteString("text only: no vision tensors\n")
+	}
 	for _, n := range r.Notes {
 		line("note", "%s", n)
 	}

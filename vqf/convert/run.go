@@ -111,16 +111,13 @@ func (m *model) spec(set *settings, r *Report) (spec vqf.Spec, notes []string) {
 			mode = vqf.ModeQ8
 		}
 	}
-	spec = vqf.Spec{Arch: m.arch, Mode: mode, Fields: set.fields}
+	spec = vqf.Spec{Arch: m.arch, Mode: mode, Vision: m.vision != nil, Fields: set.fields}
 	spec.Q8, spec.Q4 = vqf.DefaultLayouts(m.arch, mode, set.q8)
 	if mode.HasQ8() && mode != vqf.ModeQ4I && spec.Q8 != set.q8 {
 		notes = append(notes, fmt.Sprintf("q8 is written row-major: the model's sizes do not divide into %s tiles (vocabulary %d)", set.q8, m.arch.VocabSize))
 	}
 	if mode.HasQ4() && spec.Q4 != vqf.Layout4x4 {
 		notes = append(notes, fmt.Sprintf("q4 is written row-major: the model's sizes do not divide into 4x4 groups (vocabulary %d)", m.arch.VocabSize))
-	}
-	if m.arch.HasVision != 0 || m.architecture == "qwen3vl" {
-		notes = append(notes, "the source's vision tower is not converted")
 	}
 	if m.tokenizer == nil && !set.Bare {
 		notes = append(notes, "the source has no tokenizer: none is embedded, and the file needs one beside it to be served")
@@ -138,6 +135,11 @@ func (m *model) plan(set *settings, spec *vqf.Spec) (*vqf.Plan, *meta, error) {
 				if _, quantised := m.arch.Shape(prefix + r); quantised && (prefix == "q8_" && spec.Mode.HasQ8() || prefix == "q4_" && spec.Mode.HasQ4()) {
 					e.setError(prefix+r, 0)
 				}
+			}
+		}
+		if spec.Vision {
+			for _, name := range visionQuantised {
+				e.setError(name, 0)
 			}
 		}
 		b, err := e.encode()

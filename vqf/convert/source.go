@@ -20,12 +20,14 @@ type source struct {
 	format string // for the report: "GGUF v3", "Hugging Face, 3 safetensors files"
 	files  []sourceFile
 
-	architecture string // qwen3, llama, qwen3vl
+	architecture string // qwen3, llama, qwen3moe, qwen3vl, qwen3vlmoe
 	arch         vqf.Arch
 	context      uint64 // tokens the model was made for
 	mustTie      bool   // the configuration says that there is a head of its own
 	names        naming
-	permuted     bool // q and k rows lie in pairs, as GGUF has them for llama
+	experts      map[string][]stack // of mixtures
+	vision       *tower             // nil: no vision tensors are converted
+	permuted     bool               // q and k rows lie in pairs, as GGUF has them for llama
 	ignored      func(name string) bool
 
 	tensors []*tensor
@@ -121,18 +123,26 @@ func open(src string, s *settings) (*source, error) {
 	return nil, unsupported("%s is neither a GGUF file nor a Hugging Face directory", src)
 }
 
+// families is what can be converted, for messages.
+const families = "qwen3, llama, qwen3moe and qwen3vl are converted"
+
 // familyOf maps the names that containers use for an architecture to ours, or
 // says why it is not converted.
 func familyOf(name string) (string, error) {
 	switch name {
-	case "qwen3", "llama":
+	case "qwen3", "llama", "qwen3moe", "qwen3vlmoe":
 		return name, nil
+	case "qwen3_moe":
+		return "qwen3moe", nil
 	case "qwen3vl", "qwen3_vl", "qwen3_vl_text":
 		return "qwen3vl", nil
-	case "qwen3moe", "qwen3_moe", "qwen3vlmoe", "qwen3_vl_moe", "qwen3_vl_moe_text":
-		return "", unsupported("architecture %q is a mixture of experts, which is not converted yet; qwen3, llama and the text part of qwen3vl are", name)
+	case "qwen3_vl_moe", "qwen3_vl_moe_text":
+		return "", unsupported("architecture %q stores its experts transposed, which is not read: convert the model's GGUF file with its projector (--mmproj)", name)
 	case "clip":
-		return "", unsupported("architecture %q is a vision projector: give the text model's file", name)
+		return "", unsupported("architecture %q is a vision projector: give the text model's file, and this one with --mmproj", name)
 	}
-	return "", unsupported("architecture %q: qwen3, llama and the text part of qwen3vl are converted", name)
+	return "", unsupported("architecture %q: %s", name, families)
 }
+
+// sees says whether a family has a vision tower.
+func sees(family string) bool { return strings.HasPrefix(family, "qwen3vl") }
