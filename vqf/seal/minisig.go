@@ -73,6 +73,9 @@ func ParseMinisignSignature(text []byte) (*MinisignSignature, error) {
 	if !ok {
 		return bad("its third line is no trusted comment")
 	}
+	if strings.Contains(comment, "\r") {
+		return bad("its trusted comment holds a carriage return")
+	}
 	raw, err := decodeLine(lines[1], 2+8+64)
 	if err != nil {
 		return bad("%v", err)
