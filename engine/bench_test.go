@@ -54,7 +54,8 @@ func benchDecode(b *testing.B, m *Model, context int) {
 		}
 	}
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "tok/s")
-	b.ReportMetric(float64(m.w.bytes-int64(len(m.w.embed)))*float64(b.N)/b.Elapsed().Seconds()/1e9, "GB/s")
+	embed, _ := m.file.Tensor("token_embed")
+	b.ReportMetric(float64(m.w.bytes-int64(embed.Bytes))*float64(b.N)/b.Elapsed().Seconds()/1e9, "GB/s")
 }
 
 func BenchmarkPrefill(b *testing.B) {

@@ -47,8 +47,6 @@ func configOf(arch vqf.Arch, flags vqf.Flags) (Config, error) {
 	switch {
 	case flags&vqf.FlagMoE != 0 || arch.NExperts > 0:
 		return Config{}, unsupported("mixture of experts (%d experts) is not supported by this build yet", arch.NExperts)
-	case flags&vqf.FlagEnc != 0:
-		return Config{}, unsupported("encrypted files are not supported by this build yet")
 	case arch.KVLoraRank != 0:
 		return Config{}, unsupported("latent attention (kv_lora_rank %d)", arch.KVLoraRank)
 	case arch.HeadDimFull != 0 && arch.HeadDimFull != arch.HeadDim:

@@ -47,14 +47,23 @@ func (e *ContextError) Is(target error) bool { return target == ErrContextOverfl
 // MemoryError tells what a model needs and what it may have. It matches
 // [ErrMemory].
 type MemoryError struct {
-	Need  Need
+	Need  Need  // in the residency that takes least of those that were allowed
+	Full  int64 // bytes needed in full residency, where that was tried as well; else 0
 	Limit int64 // bytes
 }
 
 func (e *MemoryError) Error() string {
-	return fmt.Sprintf("engine: not enough memory: %d bytes needed (weights %d, KV cache %d for %d tokens, scratch %d), limit %d; "+
-		"lower engine.context or use a smaller model",
-		e.Need.Total(), e.Need.Weights, e.Need.KV, e.Need.Context, e.Need.Scratch, e.Limit)
+	n, other := &e.Need, ""
+	if e.Full > 0 {
+		other = fmt.Sprintf(", %d with all weights in memory", e.Full)
+	}
+	hint := ""
+	if n.Residency == ResidencyFull {
+		hint = ", allow engine.residency \"layered\""
+	}
+	return fmt.Sprintf("engine: not enough memory: %d bytes needed in %s residency (weights %d, KV cache %d for %d tokens, scratch %d)%s, limit %d; "+
+		"lower engine.context%s or use a smaller model",
+		n.Total(), n.Residency, n.Weights, n.KV, n.Context, n.Scratch, other, e.Limit, hint)
 }
 
 // Is makes errors.Is(err, ErrMemory) hold.

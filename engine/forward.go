@@ -36,24 +36,29 @@ var errStopped = errors.New("engine: stopped")
 // be used.
 func (s *state) forward(tokens []int32, pos int) error {
 	s.begin(len(tokens), pos)
-	s.lookUp(tokens)
+	if err := s.lookUp(tokens); err != nil {
+		return err
+	}
 	s.rotations()
 	for l := range s.w.layers {
-		w := &s.w.layers[l]
-		s.layer = l
+		w, err := s.w.res.layer(l, &s.stop)
+		if err != nil {
+			return err
+		}
+		s.layer, s.weights = l, w
 		s.show(l, s.x)
 
 		s.run(phaseAttnNorm)
-		s.multiply(s.inDim, product{&w.q, s.q}, product{&w.k, s.k}, product{&w.v, s.v})
+		s.multiply(s.inDim, into(&w.q, s.q), into(&w.k, s.k), into(&w.v, s.v))
 		s.run(phaseRope)
 		s.run(phaseAttention)
 		s.run(phaseAttnOut)
-		s.multiply(s.inAtt, product{&w.o, s.proj})
+		s.multiply(s.inAtt, into(&w.o, s.proj))
 
 		s.run(phaseFFNNorm)
-		s.multiplyGated(s.inDim, product{&w.gate, s.gate}, product{&w.up, s.up})
+		s.multiplyGated(s.inDim, into(&w.gate, s.gate), into(&w.up, s.up))
 		s.run(phaseGated)
-		s.multiply(s.inFFN, product{&w.down, s.proj})
+		s.multiply(s.inFFN, into(&w.down, s.proj))
 		s.run(phaseResidual)
 		if s.err != nil {
 			return s.err
@@ -75,7 +80,13 @@ func (s *state) head(from, n int) error {
 	s.in = in
 	s.run(phaseFinalNorm)
 	s.show(s.cfg.Layers+1, s.norm[from*s.cfg.Dim:])
-	s.multiply(in, product{&s.w.lm, s.logits})
+	for i := range s.w.res.parts() {
+		m, row, err := s.w.res.head(i, &s.stop)
+		if err != nil {
+			return err
+		}
+		s.multiply(in, product{m, s.logits[row:], s.cfg.Vocab})
+	}
 	return s.err
 }
 

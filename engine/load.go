@@ -3,7 +3,9 @@
 package engine
 
 import (
+	"encoding/binary"
 	"fmt"
+	"math"
 	"time"
 
 	"windhover/engine/tokenizer"
@@ -25,7 +27,7 @@ type Info struct {
 	Threads      int
 	Context      int // tokens a sequence may have
 	Chunk        int
-	Need         Need
+	Need         Need          // Need.Residency says how the weights are held, Need.Weights how many bytes of them
 	Tokenizer    string        // "embedded", a path, or "" when loaded without
 	TemplateErr  string        // why the model's chat template cannot be used
 	Thinks       bool          // the vocabulary has thinking markers
@@ -59,23 +61,92 @@ func (o *Options) check() error {
 		return badRequest("chunk %d, want 1 to %d, or 0 for %d", o.Chunk, maxContext, DefaultChunk)
 	case o.Context < 0:
 		return badRequest("context %d, want 0 or more", o.Context)
+	case o.Residency != "" && o.Residency != ResidencyAuto && o.Residency != ResidencyFull && o.Residency != ResidencyLayered:
+		return badRequest("residency %q, want %s, %s or %s", o.Residency, ResidencyAuto, ResidencyFull, ResidencyLayered)
 	case o.Threads < 0:
 		return badRequest("threads %d, want 0 or more", o.Threads)
 	}
 	return nil
 }
 
+// openLazily is how the engine opens files: it deciphers an encrypted one itself.
+func openLazily(path string, o vqf.OpenOptions) (*vqf.File, error) {
+	o.Lazy = true
+	f, err := vqf.Open(path, o)
+	if err != nil {
+		return nil, fmt.Errorf("engine: %w", err)
+	}
+	if err := checkKey(f); err != nil {
+		_ = f.Close() // the first error tells more
+		return nil, err
+	}
+	return f, nil
+}
+
+// openUnread opens a file for its header and directory.
+func openUnread(path string, opt Options) (*vqf.File, error) {
+	o := opt.VQF
+	o.FullCheck, o.Verified = false, true
+	return openLazily(path, o)
+}
+
+// openChecked opens a file for computing, checked as the options say. One that is
+// read whole for that is admitted first.
+func openChecked(path string, opt Options) (*vqf.File, error) {
+	f, err := openUnread(path, opt)
+	if err != nil || !opt.VQF.FullCheck && (opt.VQF.Verified || !f.Encrypted()) {
+		return f, err
+	}
+	_, _, err = admit(f, opt)
+	if cerr := f.Close(); err == nil && cerr != nil {
+		err = fmt.Errorf("engine: %w", cerr)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return openLazily(path, opt.VQF)
+}
+
+// keyLimit is above any weight of a norm. Of random bits a third are larger.
+const keyLimit = 1e9
+
+// checkKey looks at the final norm of an encrypted file, which is noise under a
+// wrong key. It is no check of the file, whose tag was compared before or will
+// be; it says at once what else would be noticed late, or not at all where the
+// tag is not compared again.
+func checkKey(f *vqf.File) error {
+	t, ok := f.Tensor("final_norm")
+	if !f.Encrypted() || !ok {
+		return nil
+	}
+	b := make([]byte, min(t.Bytes, 4096))
+	if err := f.ReadTensor(t.Name, 0, b); err != nil {
+		return fmt.Errorf("engine: %w", err)
+	}
+	for i := 0; i+4 <= len(b); i += 4 {
+		v := math.Float32frombits(binary.LittleEndian.Uint32(b[i:]))
+		if !(v > -keyLimit && v < keyLimit) {
+			return fmt.Errorf("engine: %s: what is deciphered is noise: the passphrase is not the one it was encrypted with, "+
+				"or the file was changed since it was verified; give the right one (vqf.key_file, the systemd credential vqf-key, or VLLM_VQF_KEY): %w",
+				f.Path(), vqf.ErrTag)
+		}
+	}
+	return nil
+}
+
 // Load opens a VQF file, checks that this build can run it and that it fits
-// opt.MemoryLimit, binds its weights and allocates what a request needs. It
-// reads header, directory, tokenizer and metadata, none of the weights.
+// opt.MemoryLimit, binds its weights and allocates what a request needs. Of a
+// plain file it reads header, directory, norms, tokenizer and metadata; of an
+// encrypted one also what stays in memory, and all of it for its tag unless
+// opt.VQF says that this was done.
 //
 // Errors: those of vqf.Open, [ErrUnsupported], [*MemoryError],
 // [ErrNoTokenizer], [ErrRequest] for an option.
 func Load(path string, opt Options) (m *Model, err error) {
 	start := time.Now()
-	file, err := vqf.Open(path, opt.VQF)
+	file, err := openChecked(path, opt)
 	if err != nil {
-		return nil, fmt.Errorf("engine: %w", err)
+		return nil, err
 	}
 	m = &Model{file: file, chunk: opt.chunk()}
 	// Deferred after guard below, so that a fault is an error here.
@@ -96,12 +167,16 @@ func Load(path string, opt Options) (m *Model, err error) {
 	if err != nil {
 		return m, err
 	}
-	if m.w, err = bind(file, &m.cfg, family); err != nil {
+	cpus, err := opt.cpus()
+	if err != nil {
+		return m, err
+	}
+	if m.w, err = bind(file, &m.cfg, family, need, len(cpus)); err != nil {
 		return m, fmt.Errorf("engine: %s: %w", path, err)
 	}
 	m.info = Info{
 		Path: path, Config: cfg, Flags: file.Flags(), FileBytes: file.Size(), Family: family,
-		Layout: m.w.lm.Layout.String(), Activations: "int8", Context: need.Context, Chunk: m.chunk, Need: need,
+		Layout: m.w.layout.String(), Activations: "int8", Context: need.Context, Chunk: m.chunk, Need: need,
 		imageToken: int32(file.Arch().ImageTokenID), videoToken: int32(file.Arch().VideoTokenID),
 	}
 	if opt.reference() {
@@ -110,7 +185,7 @@ func Load(path string, opt Options) (m *Model, err error) {
 	if err := m.loadText(opt); err != nil {
 		return m, err
 	}
-	if err := m.allocate(opt, need.Context); err != nil {
+	if err := m.allocate(opt, cpus, need.Context); err != nil {
 		return m, err
 	}
 	m.info.Threads = m.pool.Size()
@@ -148,11 +223,7 @@ func (m *Model) loadText(opt Options) error {
 }
 
 // allocate makes the pool and every buffer.
-func (m *Model) allocate(opt Options, ctx int) error {
-	cpus, err := opt.cpus()
-	if err != nil {
-		return err
-	}
+func (m *Model) allocate(opt Options, cpus []int, ctx int) (err error) {
 	if m.pool, err = kernels.NewPool(cpus, opt.Pin); err != nil {
 		return fmt.Errorf("engine: %w", err)
 	}

@@ -103,7 +103,6 @@ func TestConfigRefusesByName(t *testing.T) {
 	}{
 		{"moe flag", vqf.FlagMoE, func(*vqf.Arch) {}, ErrUnsupported, "not supported by this build yet"},
 		{"experts", 0, func(a *vqf.Arch) { a.NExperts = 8 }, ErrUnsupported, "mixture of experts (8 experts) is not supported by this build yet"},
-		{"encrypted", vqf.FlagEnc, func(*vqf.Arch) {}, ErrUnsupported, "encrypted"},
 		{"no layers", 0, func(a *vqf.Arch) { a.NLayers = 0 }, nil, "n_layers is 0"},
 		{"no kv heads", 0, func(a *vqf.Arch) { a.NKVHeads = 0 }, nil, "n_kv_heads is 0"},
 		{"huge", 0, func(a *vqf.Arch) { a.VocabSize = 1<<32 - 1 }, nil, "vocab_size is 4294967295"},
@@ -284,8 +283,12 @@ func TestEstimateAndMemoryLimit(t *testing.T) {
 		t.Errorf("a context of %d takes %d bytes, %v; it would fit the limit of %d", more.Context, more.Total(), err, limit)
 	}
 	var short *MemoryError
-	if _, err := Estimate(path, Options{MemoryLimit: limit, Context: 4096}); !errors.As(err, &short) || short.Need != need || short.Limit != limit {
+	if _, err := Estimate(path, Options{MemoryLimit: limit, Context: 4096, Residency: ResidencyFull}); !errors.As(err, &short) || short.Need != need || short.Limit != limit {
 		t.Errorf("error %v, want the figures %+v", err, need)
+	}
+	if _, err := Estimate(path, Options{MemoryLimit: limit, Context: 4096}); !errors.As(err, &short) || short.Full != need.Total() ||
+		short.Need.Residency != ResidencyLayered || short.Need.Weights >= need.Weights || short.Need.KV != need.KV {
+		t.Errorf("error %v, want the figures of layered residency and of %+v", err, need)
 	}
 	if _, err := Load(path, Options{MemoryLimit: limit, Context: 4096}); !errors.Is(err, ErrMemory) {
 		t.Errorf("load: %v, want %v", err, ErrMemory)
@@ -308,7 +311,7 @@ func TestScratchEstimate(t *testing.T) {
 		}
 		defer pool.Close()
 		kv := &kvCache{ctx: 1000}
-		w := &weights{layers: make([]layerWeights, 1)}
+		w := &weights{layers: 1}
 		got := testing.Benchmark(func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

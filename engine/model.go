@@ -71,6 +71,11 @@ func (m *Model) free() error {
 	if m.kv != nil {
 		err = m.kv.close()
 	}
+	if m.w != nil {
+		if werr := m.w.res.close(); err == nil {
+			err = werr
+		}
+	}
 	if m.file != nil {
 		if cerr := m.file.Close(); err == nil {
 			err = cerr

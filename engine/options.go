@@ -29,6 +29,10 @@ type Options struct {
 	// Chunk is the number of prompt tokens computed at once; 0 means
 	// [DefaultChunk]. It changes speed and memory, never a result.
 	Chunk int
+	// Residency says how the weights are held: ResidencyFull, ResidencyLayered,
+	// or ResidencyAuto (also ""), which is full where that fits MemoryLimit and
+	// layered where it does not. It changes speed and memory, never a result.
+	Residency string
 	// MemoryLimit in bytes covers weights, KV cache and scratch; 0 means no
 	// limit. See [Estimate].
 	MemoryLimit int64

@@ -35,11 +35,15 @@ type operand struct {
 	x    []float32     // [tokens][cols], what acts is made from
 }
 
-// product is one matrix and where its rows go, dst [tokens][m.Rows].
+// product is one matrix and where its rows go, dst [tokens][stride].
 type product struct {
-	m   *kernels.Matrix
-	dst []float32
+	m      *kernels.Matrix
+	dst    []float32
+	stride int // at least m.Rows
 }
+
+// into is a product whose rows are all there is in dst.
+func into(m *kernels.Matrix, dst []float32) product { return product{m, dst, m.Rows} }
 
 const (
 	unitOps  = 32 << 20 // multiply-adds a unit of a product, about: some ms
@@ -138,7 +142,7 @@ func (s *state) Run(worker, _ int) {
 // tokenUnit does the phases that are cut by token.
 func (s *state) tokenUnit(t int) {
 	dim := s.cfg.Dim
-	w := &s.w.layers[s.layer]
+	w := s.weights
 	switch s.phase {
 	case phaseAttnNorm:
 		s.normalise(s.norm[t*dim:][:dim], s.x[t*dim:][:dim], w.attnNorm)
@@ -244,27 +248,32 @@ func (s *state) gatedUnit(worker, u int) {
 func (s *state) rowsOf(job *product, worker, r0, r1 int) {
 	if s.float {
 		row := s.row[worker*s.widest():][:job.m.Cols]
-		refProduct(job.dst, job.m, s.in.x, s.tokens, r0, r1, row)
+		refProduct(job.dst, job.stride, job.m, s.in.x, s.tokens, r0, r1, row)
 		return
 	}
-	kernels.MatMul(job.dst, job.m.Rows, job.m, s.in.acts, r0, r1)
+	kernels.MatMul(job.dst, job.stride, job.m, s.in.acts, r0, r1)
 }
 
 // lookUp copies the embeddings of tokens to x.
-func (s *state) lookUp(tokens []int32) {
+func (s *state) lookUp(tokens []int32) error {
 	dim := s.cfg.Dim
 	for t, id := range tokens {
+		src, err := s.w.res.embedding(id)
+		if err != nil {
+			return err
+		}
 		dst := s.x[t*dim:][:dim]
 		if s.w.embedF32 {
-			src := s.w.embed[4*int(id)*dim:][:4*dim]
+			src = src[:4*dim]
 			for i := range dst {
 				dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*i:]))
 			}
 			continue
 		}
-		src := s.w.embed[2*int(id)*dim:][:2*dim]
+		src = src[:2*dim]
 		for i := range dst {
 			dst[i] = kernels.F16ToF32(binary.LittleEndian.Uint16(src[2*i:]))
 		}
 	}
+	return nil
 }

@@ -13,10 +13,10 @@ import (
 // Weights are dequantised row by row; sums run over the elements in order;
 // transcendental functions are those of package math.
 
-// refProduct computes dst[t*rows+r] = row r of m times x[t] for r in [r0,r1);
+// refProduct computes dst[t*stride+r] = row r of m times x[t] for r in [r0,r1);
 // row is scratch of m.Cols values. Four tokens share a pass over the row: each
 // has its own sum, in the order of the columns.
-func refProduct(dst []float32, m *kernels.Matrix, x []float32, tokens, r0, r1 int, row []float32) {
+func refProduct(dst []float32, stride int, m *kernels.Matrix, x []float32, tokens, r0, r1 int, row []float32) {
 	n := m.Cols
 	for r := r0; r < r1; r++ {
 		m.DequantizeRow(row, r)
@@ -30,11 +30,11 @@ func refProduct(dst []float32, m *kernels.Matrix, x []float32, tokens, r0, r1 in
 				sc += float32(w * c[i])
 				sd += float32(w * d[i])
 			}
-			dst[t*m.Rows+r], dst[(t+1)*m.Rows+r] = sa, sb
-			dst[(t+2)*m.Rows+r], dst[(t+3)*m.Rows+r] = sc, sd
+			dst[t*stride+r], dst[(t+1)*stride+r] = sa, sb
+			dst[(t+2)*stride+r], dst[(t+3)*stride+r] = sc, sd
 		}
 		for ; t < tokens; t++ {
-			dst[t*m.Rows+r] = refDot(row, x[t*n:][:n])
+			dst[t*stride+r] = refDot(row, x[t*n:][:n])
 		}
 	}
 }

@@ -37,20 +37,21 @@ type state struct {
 	inHead operand // [headRows][dim], norm in int8, for the head
 
 	// The phase in hand, set before the workers start.
-	phase  phase
-	layer  int
-	tokens int // in this pass
-	pos    int // position of the first token
-	rows   int // first row of x that the head works on
-	in     operand
-	jobs   [3]product
-	njobs  int
-	unit   int // rows a unit of a product
-	plan   attentionPlan
-	units  int
-	next   atomic.Int64 // unit to do next
-	err    error        // first failure of the pass
-	stop   atomic.Bool  // set from outside: leave the pass as soon as possible
+	phase   phase
+	layer   int
+	weights *layerWeights // of that layer
+	tokens  int           // in this pass
+	pos     int           // position of the first token
+	rows    int           // first row of x that the head works on
+	in      operand
+	jobs    [3]product
+	njobs   int
+	unit    int // rows a unit of a product
+	plan    attentionPlan
+	units   int
+	next    atomic.Int64 // unit to do next
+	err     error        // first failure of the pass
+	stop    atomic.Bool  // set from outside: leave the pass as soon as possible
 
 	// trace, when set by a test, sees x [tokens][dim] before each layer, before
 	// the final norm (layer = Layers) and after it (layer = Layers+1).

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"windhover/kernels"
+)
+
+// slotCount is how many pieces of weights are in memory beside those that are
+// kept: one in use and one on its way. A third would not make anything faster:
+// while deciphering is the slower of the two, it never waits with two either, and
+// while computing is, the next piece is there in time.
+const slotCount = 2
+
+// pieceBytes is read and deciphered at once: it stays in a core's cache between
+// the two, and a cancelled pass waits for no more than one a worker.
+const pieceBytes = 256 << 10
+
+// tensorReader is the part of a vqf.File that streamed needs.
+type tensorReader interface {
+	ReadTensor(name string, off int64, dst []byte) error
+}
+
+// streamed has the weights of an encrypted file. A unit is a layer, or a part of
+// the head: as many rows as fit the memory of a layer. Units that admission keeps
+// are deciphered once, when the model is loaded. In full residency those are all.
+// The others share slots: workers decipher the next ones, in the order of the
+// decoder and round again, while the forward pass uses one. Rows of the embedding
+// table are read and deciphered on look-up, some kilobytes a token.
+//
+// Slots are anonymous memory outside the Go heap, taken at load and left out of
+// core dumps; nothing is allocated for them afterwards. A file has been verified
+// before anything of it gets here.
+type streamed struct {
+	file   tensorReader
+	family string
+	layers []layerWeights // without matrices
+	cuts   []headPart     // of the head
+	units  int            // layers, then parts of the head
+	row    []byte         // embedding row
+	shape  slotShape
+	mem    []byte
+
+	slots []slot
+	kept  []slot
+	order []int // units that are not kept, in the order of the decoder
+	first []int // [units] index in order of the first unit from this one on
+
+	ended sync.WaitGroup
+
+	// mu guards what follows, the units of slots, and at.
+	mu      sync.Mutex
+	posted  sync.Cond // there is a piece to do, or closing
+	arrived sync.Cond // a unit is there, or failed
+	at      []*slot   // [units] where a unit is; nil: nowhere
+	next    int       // index in order of the unit that is used, or else of the first that will be; -1: before any
+	stop    *atomic.Bool
+	closing bool
+
+	job    *slot // being filled; nil when the workers have nothing to do
+	unit   int   // with what
+	pieces int   // of it
+	taken  int
+	done   int
+	jobErr error // first of the job
+
+	failed     error // of failedUnit; nothing is begun until it was asked for again
+	failedUnit int
+}
+
+// slot is the memory of one unit.
+type slot struct {
+	mem  []byte
+	unit int          // -1: none
+	w    layerWeights // views of mem, for a layer
+	lm   kernels.Matrix
+}
+
+// enter makes u the unit in use and waits until it is there.
+func (s *streamed) enter(u int, stop *atomic.Bool) (*slot, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stop = stop
+	if len(s.order) == 0 {
+		return s.at[u], nil
+	}
+	s.next = s.first[u]
+	// What failed is tried once more when it is needed.
+	s.failed = nil
+	s.begin()
+	for s.at[u] == nil {
+		if s.failed != nil && s.failedUnit == u {
+			return nil, s.failed
+		}
+		if s.failed != nil { // another one, that was begun before
+			s.failed = nil
+			s.begin()
+			continue
+		}
+		s.arrived.Wait()
+	}
+	return s.at[u], nil
+}
+
+// wanted is the index of the k-th unit in order from the one in use on.
+func (s *streamed) wanted(k int) int { return s.order[(s.next+k)%len(s.order)] }
+
+// begin lets the workers fill a slot with the first unit that is wanted and not
+// there, if they have nothing to do. mu is held.
+func (s *streamed) begin() {
+	if s.job != nil || s.failed != nil || s.closing || s.next < 0 {
+		return
+	}
+	for k := range s.slots {
+		if u := s.wanted(k); s.at[u] == nil {
+			s.fill(s.spare(), u)
+			return
+		}
+	}
+}
+
+// spare is a slot whose unit nobody wants. There is one whenever one that is
+// wanted is not there, because as many are wanted as there are slots.
+func (s *streamed) spare() *slot {
+	for i := range s.slots {
+		sl, wanted := &s.slots[i], false
+		for k := range s.slots {
+			wanted = wanted || sl.unit == s.wanted(k)
+		}
+		if !wanted {
+			return sl
+		}
+	}
+	panic("engine: internal error: every slot is wanted")
+}
+
+// fill posts a unit. mu is held.
+func (s *streamed) fill(sl *slot, u int) {
+	if sl.unit >= 0 {
+		s.at[sl.unit] = nil
+	}
+	sl.unit = -1
+	s.job, s.unit, s.taken, s.done, s.jobErr = sl, u, 0, 0, nil
+	s.pieces = len(s.shape.pieces)
+	if u < len(s.layers) {
+		v := &s.layers[u]
+		sl.w.attnNorm, sl.w.ffnNorm, sl.w.qNorm, sl.w.kNorm = v.attnNorm, v.ffnNorm, v.qNorm, v.kNorm
+	} else {
+		p := &s.cuts[u-len(s.layers)]
+		sl.lm.Data, sl.lm.Rows = sl.mem[:p.bytes], p.rows
+		s.pieces = int((p.bytes + pieceBytes - 1) / pieceBytes)
+	}
+	s.posted.Broadcast()
+}
+
+// work deciphers pieces until the residency is closed.
+func (s *streamed) work() {
+	defer s.ended.Done()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		for !s.closing && s.taken == s.pieces {
+			s.posted.Wait()
+		}
+		if s.closing {
+			return
+		}
+		sl, u, k := s.job, s.unit, s.taken
+		s.taken++
+		var err error
+		if s.stop != nil && s.stop.Load() {
+			err = errStopped
+		} else {
+			s.mu.Unlock()
+			err = s.read(sl, u, k)
+			s.mu.Lock()
+		}
+		s.finish(err)
+	}
+}
+
+// finish counts a piece; after an error the rest of the unit is left out. mu is
+// held.
+func (s *streamed) finish(err error) {
+	s.done++
+	if err != nil && s.jobErr == nil {
+		s.jobErr = err
+	}
+	if s.jobErr != nil {
+		s.pieces = s.taken
+	}
+	if s.done < s.pieces {
+		return
+	}
+	sl, u := s.job, s.unit
+	s.job = nil
+	if s.jobErr != nil {
+		s.failed, s.failedUnit = s.jobErr, u
+	} else {
+		sl.unit, s.at[u] = u, sl
+		s.begin()
+	}
+	s.arrived.Broadcast()
+}
+
+// read fills piece k of a unit.
+func (s *streamed) read(sl *slot, u, k int) (err error) {
+	defer func() { faultError(&err, recover()) }()
+	if u < len(s.layers) {
+		p := s.shape.pieces[k]
+		return s.file.ReadTensor(p.name, int64(u)*p.layer+p.off, sl.mem[p.at:][:p.n])
+	}
+	part := &s.cuts[u-len(s.layers)]
+	from := int64(k) * pieceBytes
+	to := min(from+pieceBytes, part.bytes)
+	return s.file.ReadTensor(s.family+"_lm", part.off+from, sl.mem[from:to])
+}
+
+func (s *streamed) layer(l int, stop *atomic.Bool) (*layerWeights, error) {
+	sl, err := s.enter(l, stop)
+	if err != nil {
+		return nil, weightsError(err, "layer", l)
+	}
+	return &sl.w, nil
+}
+
+func (s *streamed) parts() int { return len(s.cuts) }
+
+func (s *streamed) head(i int, stop *atomic.Bool) (*kernels.Matrix, int, error) {
+	sl, err := s.enter(len(s.layers)+i, stop)
+	if err != nil {
+		return nil, 0, weightsError(err, "head, part", i)
+	}
+	return &sl.lm, s.cuts[i].row, nil
+}
+
+// weightsError says which weights could not be read; a pass that is stopped says
+// only that.
+func weightsError(err error, what string, i int) error {
+	if errors.Is(err, errStopped) {
+		return errStopped
+	}
+	return fmt.Errorf("engine: weights of %s %d: %w", what, i, err)
+}
+
+func (s *streamed) embedding(id int32) ([]byte, error) {
+	if err := s.file.ReadTensor("token_embed", int64(id)*int64(len(s.row)), s.row); err != nil {
+		return nil, fmt.Errorf("engine: embedding of token %d: %w", id, err)
+	}
+	return s.row, nil
+}
+
+// close ends the workers, which finish the pieces in their hands, and gives the
+// memory back.
+func (s *streamed) close() error {
+	s.mu.Lock()
+	s.closing = true
+	s.posted.Broadcast()
+	s.mu.Unlock()
+	s.ended.Wait()
+	if s.mem == nil {
+		return nil
+	}
+	mem := s.mem
+	s.mem = nil
+	if err := unix.Munmap(mem); err != nil {
+		return fmt.Errorf("engine: weights: %w", err)
+	}
+	return nil
+}
