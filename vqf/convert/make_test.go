@@ -22,6 +22,9 @@ import (
 type mini struct {
 	dim, layers, heads, kv, hd, ff, vocab int
 	qnorm, tied                           bool
+	experts, used                         int  // of a mixture, whose experts are ff wide
+	fused                                 bool // the directory has the experts of a layer in one tensor
+	tower                                 *miniTower
 }
 
 var miniature = mini{dim: 32, layers: 2, heads: 2, kv: 1, hd: 32, ff: 64, vocab: 16, qnorm: true}
@@ -31,16 +34,17 @@ type weight struct {
 	name       string
 	t, layer   int
 	rows, cols int // rows 0: a vector
+	dims       []int
 }
 
 func (m mini) weights() []weight {
 	list := []weight{
-		{"model.embed_tokens.weight", 0, 0, m.vocab, m.dim},
-		{"model.norm.weight", 1, 0, 0, m.dim},
+		{name: "model.embed_tokens.weight", t: 0, rows: m.vocab, cols: m.dim},
+		{name: "model.norm.weight", t: 1, cols: m.dim},
 	}
 	for l := range m.layers {
 		add := func(name string, t, rows, cols int) {
-			list = append(list, weight{fmt.Sprintf("model.layers.%d.%s.weight", l, name), t, l, rows, cols})
+			list = append(list, weight{fmt.Sprintf("model.layers.%d.%s.weight", l, name), t, l, rows, cols, nil})
 		}
 		add("input_layernorm", 2, 0, m.dim)
 		add("post_attention_layernorm", 3, 0, m.dim)
@@ -52,12 +56,24 @@ func (m mini) weights() []weight {
 		add("self_attn.k_proj", 7, m.kv*m.hd, m.dim)
 		add("self_attn.v_proj", 8, m.kv*m.hd, m.dim)
 		add("self_attn.o_proj", 9, m.dim, m.heads*m.hd)
-		add("mlp.gate_proj", 10, m.ff, m.dim)
-		add("mlp.up_proj", 11, m.ff, m.dim)
-		add("mlp.down_proj", 12, m.dim, m.ff)
+		if m.experts > 0 {
+			add("mlp.gate", 14, m.experts, m.dim)
+		} else {
+			add("mlp.gate_proj", 10, m.ff, m.dim)
+			add("mlp.up_proj", 11, m.ff, m.dim)
+			add("mlp.down_proj", 12, m.dim, m.ff)
+		}
+		for e := range m.experts {
+			add(fmt.Sprintf("mlp.experts.%d.gate_proj", e), 20+3*e, m.ff, m.dim)
+			add(fmt.Sprintf("mlp.experts.%d.up_proj", e), 21+3*e, m.ff, m.dim)
+			add(fmt.Sprintf("mlp.experts.%d.down_proj", e), 22+3*e, m.dim, m.ff)
+		}
 	}
 	if !m.tied {
-		list = append(list, weight{"lm_head.weight", 13, 0, m.vocab, m.dim})
+		list = append(list, weight{name: "lm_head.weight", t: 13, rows: m.vocab, cols: m.dim})
+	}
+	if m.tower != nil {
+		list = append(list, m.tower.weights()...)
 	}
 	return list
 }
@@ -71,6 +87,9 @@ func (w weight) values() []float32 {
 }
 
 func (w weight) shape() []int {
+	if w.dims != nil {
+		return w.dims
+	}
 	if w.rows == 0 {
 		return []int{w.cols}
 	}
@@ -107,13 +126,25 @@ func encode(typ string, v []float32) []byte {
 
 // config is config.json as an editable map.
 func (m mini) config(modelType string) map[string]any {
-	class := map[string]string{"qwen3": "Qwen3ForCausalLM", "llama": "LlamaForCausalLM"}[modelType]
-	return map[string]any{
+	class := map[string]string{"qwen3": "Qwen3ForCausalLM", "llama": "LlamaForCausalLM", "qwen3_moe": "Qwen3MoeForCausalLM",
+		"qwen3_vl": "Qwen3VLForConditionalGeneration"}[modelType]
+	c := map[string]any{
 		"architectures": []string{class}, "model_type": modelType, "hidden_size": m.dim, "num_hidden_layers": m.layers,
 		"num_attention_heads": m.heads, "num_key_value_heads": m.kv, "head_dim": m.hd, "intermediate_size": m.ff,
 		"vocab_size": m.vocab, "max_position_embeddings": 1024, "rope_theta": 10000.0, "rms_norm_eps": 1e-6,
 		"bos_token_id": 1, "eos_token_id": 2, "tie_word_embeddings": m.tied, "hidden_act": "silu",
 	}
+	if m.experts > 0 {
+		c["intermediate_size"] = 4 * m.ff // of the layers without experts, which there are none of
+		c["num_experts"], c["moe_intermediate_size"], c["num_experts_per_tok"] = m.experts, m.ff, m.used
+		c["norm_topk_prob"], c["decoder_sparse_step"], c["mlp_only_layers"] = true, 1, []int{}
+	}
+	if m.tower != nil {
+		c["vision_config"] = m.tower.config()
+		c["rope_scaling"] = map[string]any{"rope_type": "default", "mrope_interleaved": true, "mrope_section": []int{6, 5, 5}}
+		c["vision_start_token_id"], c["vision_end_token_id"], c["image_token_id"], c["video_token_id"] = 3, 4, 5, 6
+	}
+	return c
 }
 
 // hfDir writes a Hugging Face directory; edit may change the config, and the
@@ -128,6 +159,9 @@ func (m mini) hfDir(t testing.TB, modelType, typ string, edit func(config map[st
 	}
 	if edit != nil {
 		edit(config, values)
+	}
+	if m.fused {
+		list = fuse(list, values, m.experts)
 	}
 	dir := t.TempDir()
 	writeJSON(t, filepath.Join(dir, "config.json"), config)
@@ -170,7 +204,68 @@ func ggufName(name string) string {
 	return strings.NewReplacer("model.layers.", "blk.", "input_layernorm", "attn_norm", "post_attention_layernorm", "ffn_norm",
 		"self_attn.q_norm", "attn_q_norm", "self_attn.k_norm", "attn_k_norm", "self_attn.q_proj", "attn_q", "self_attn.k_proj", "attn_k",
 		"self_attn.v_proj", "attn_v", "self_attn.o_proj", "attn_output", "mlp.gate_proj", "ffn_gate", "mlp.up_proj", "ffn_up",
-		"mlp.down_proj", "ffn_down").Replace(name)
+		"mlp.down_proj", "ffn_down", "mlp.gate.", "ffn_gate_inp.", "mlp.experts.gate_proj", "ffn_gate_exps", "mlp.experts.up_proj", "ffn_up_exps",
+		"mlp.experts.down_proj", "ffn_down_exps").Replace(name)
+}
+
+// stackExperts puts the experts' tensors of a layer into one, as GGUF has them.
+func stackExperts(list []weight, values map[string][]float32, experts int) []weight {
+	var out []weight
+	for _, w := range list {
+		at := strings.Index(w.name, ".experts.")
+		if at < 0 {
+			out = append(out, w)
+			continue
+		}
+		head, tail := w.name[:at+len(".experts.")], w.name[at+len(".experts."):]
+		number, proj, _ := strings.Cut(tail, ".")
+		if number != "0" {
+			continue
+		}
+		all := weight{name: head + proj, dims: []int{experts, w.rows, w.cols}, rows: w.rows, cols: w.cols}
+		for e := range experts {
+			v, ok := values[fmt.Sprintf("%s%d.%s", head, e, proj)]
+			if !ok {
+				delete(values, all.name)
+				break
+			}
+			values[all.name] = append(values[all.name], v...)
+		}
+		out = append(out, all)
+	}
+	return out
+}
+
+// fuse puts gate and up of all experts of a layer into one tensor, and down
+// into another, as newer Hugging Face files may have them.
+func fuse(list []weight, values map[string][]float32, experts int) []weight {
+	list = stackExperts(list, values, experts)
+	var out []weight
+	for _, w := range list {
+		switch {
+		case strings.HasSuffix(w.name, ".experts.gate_proj.weight"):
+			head := strings.TrimSuffix(w.name, "gate_proj.weight")
+			gate, up := values[w.name], values[head+"up_proj.weight"]
+			both := weight{name: head + "gate_up_proj", dims: []int{experts, 2 * w.rows, w.cols}, rows: w.rows, cols: w.cols}
+			for e, n := 0, w.rows*w.cols; e < experts; e++ {
+				values[both.name] = append(append(values[both.name], gate[e*n:(e+1)*n]...), up[e*n:(e+1)*n]...)
+			}
+			out = append(out, both)
+		case strings.HasSuffix(w.name, ".experts.up_proj.weight"):
+		case strings.HasSuffix(w.name, ".experts.down_proj.weight"):
+			values[strings.TrimSuffix(w.name, ".weight")] = values[w.name]
+			w.name = strings.TrimSuffix(w.name, ".weight")
+			out = append(out, w)
+		default:
+			out = append(out, w)
+		}
+	}
+	for name := range values {
+		if strings.Contains(name, ".experts.") && strings.HasSuffix(name, ".weight") {
+			delete(values, name)
+		}
+	}
+	return out
 }
 
 // pairRows puts rows as GGUF has them for the llama family: row 2j+s of a head
@@ -200,7 +295,8 @@ func putText(b *bytes.Buffer, s string) {
 func u32(v uint32) []byte { return binary.LittleEndian.AppendUint32(nil, v) }
 func u64(v uint64) []byte { return binary.LittleEndian.AppendUint64(nil, v) }
 
-// set adds a key: string, uint32, float32, bool, []string or []int32.
+// set adds a key: string, uint32, float32, bool, or a list of any but uint32,
+// or of int32.
 func (g *ggufWriter) set(key string, value any) {
 	g.keys++
 	putText(&g.kv, key)
@@ -223,6 +319,20 @@ func (g *ggufWriter) set(key string, value any) {
 		g.kv.Write(u64(uint64(len(v))))
 		for _, s := range v {
 			putText(&g.kv, s)
+		}
+	case []float32:
+		g.kv.Write(u32(9))
+		g.kv.Write(u32(6))
+		g.kv.Write(u64(uint64(len(v))))
+		for _, x := range v {
+			g.kv.Write(u32(math.Float32bits(x)))
+		}
+	case []bool:
+		g.kv.Write(u32(9))
+		g.kv.Write(u32(7))
+		g.kv.Write(u64(uint64(len(v))))
+		for _, x := range v {
+			g.kv.WriteByte(map[bool]byte{true: 1}[x])
 		}
 	case []int32:
 		g.kv.Write(u32(9))
@@ -259,6 +369,9 @@ func (g *ggufWriter) bytes() []byte {
 	return append(b, g.data.Bytes()...)
 }
 
+// pictureTokens are the control tokens 3 to 6 of a vocabulary with pictures.
+var pictureTokens = []string{"<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>"}
+
 // miniTokens are a vocabulary of single bytes with two control tokens.
 func miniTokens(n int) (tokens []string, types []int32) {
 	for i := range n {
@@ -286,9 +399,25 @@ func (m mini) ggufFile(t testing.TB, arch, typ string, edit func(g *ggufWriter, 
 	} {
 		g.set(arch+"."+key, v)
 	}
+	if m.experts > 0 {
+		g.set(arch+".expert_count", uint32(m.experts))
+		g.set(arch+".expert_used_count", uint32(m.used))
+		g.set(arch+".expert_feed_forward_length", uint32(m.ff))
+	}
+	if strings.HasPrefix(arch, "qwen3vl") {
+		g.set(arch+".rope.dimension_sections", []int32{6, 5, 5, 0})
+		if m.tower != nil {
+			g.set(arch+".n_deepstack_layers", uint32(len(m.tower.deepstack)))
+		}
+	}
 	g.set(arch+".rope.freq_base", float32(10000))
 	g.set(arch+".attention.layer_norm_rms_epsilon", float32(1e-6))
 	tokens, types := miniTokens(m.vocab)
+	if m.tower != nil {
+		for i, token := range pictureTokens {
+			tokens[3+i], types[3+i] = token, 3
+		}
+	}
 	g.set("tokenizer.ggml.model", "gpt2")
 	g.set("tokenizer.ggml.pre", "qwen2")
 	g.set("tokenizer.ggml.tokens", tokens)
@@ -311,13 +440,13 @@ func (m mini) ggufFile(t testing.TB, arch, typ string, edit func(g *ggufWriter, 
 	if edit != nil {
 		edit(g, values)
 	}
-	for _, w := range list {
+	for _, w := range stackExperts(list, values, m.experts) {
 		v, ok := values[w.name]
-		if !ok {
+		if !ok || strings.HasPrefix(w.name, "model.visual.") {
 			continue
 		}
 		as := typ
-		if w.rows == 0 {
+		if w.rows == 0 || strings.Contains(w.name, "mlp.gate.") {
 			as = "F32"
 		}
 		g.add(ggufName(w.name), as, w.shape(), encode(as, v))
