@@ -19,6 +19,7 @@ import (
 
 // backend is the appliance as package control sees it.
 type backend struct {
+	who     *authority
 	cfg     Config
 	reg     *registry
 	topo    kernels.Topology
@@ -84,6 +85,7 @@ func (b *backend) Info() control.Info {
 		Version: Version, Board: board(), Arch: runtime.GOARCH, Kernels: kernelList(),
 		Cores:    control.Cores{Big: list(b.topo.Big), Little: list(b.topo.Little)},
 		RAMBytes: mem.Total, DiskBytes: disk, Features: kernels.Features(), LogPrompts: b.cfg.Log.Prompts,
+		TrustKeys: b.who.fingerprints(),
 	}
 }
 

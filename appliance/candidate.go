@@ -58,7 +58,51 @@ type candidate struct {
 	Side    []string // paths of the tokenizer files beside it, for a directory model
 	ID      fileID   // of the weight file
 	SideIDs []fileID
-	Skip    bool // held back by a .skip file
+	Sigs    []detached // of the weights and of files beside them
+	Skip    bool       // held back by a .skip file
+}
+
+// signatureEnd ends the name of a detached signature: x.vqf.minisig signs x.vqf.
+const signatureEnd = ".minisig"
+
+// detached is a minisign signature beside the file that it signs. It is no part of
+// the model: one that comes or goes changes what the model may be trusted with, not
+// what it is.
+type detached struct {
+	Of string // path of the file
+	ID fileID
+}
+
+func (s detached) path() string { return s.Of + signatureEnd }
+
+// signature returns the detached signature of one of the candidate's files.
+func (c candidate) signature(of string) (detached, bool) {
+	for _, s := range c.Sigs {
+		if s.Of == of {
+			return s, true
+		}
+	}
+	return detached{}, false
+}
+
+// findSignatures looks for the signatures of all files.
+func (c *candidate) findSignatures() {
+	for _, path := range append([]string{c.Weights}, c.Side...) {
+		s := detached{Of: path}
+		if fi, err := os.Lstat(s.path()); err == nil && fi.Mode().IsRegular() {
+			s.ID = identify(fi)
+			c.Sigs = append(c.Sigs, s)
+		}
+	}
+}
+
+// sigContents are the identities of the signatures as far as their content goes.
+func (c candidate) sigContents() []fileID {
+	var ids []fileID
+	for _, s := range c.Sigs {
+		ids = append(ids, s.ID.content())
+	}
+	return ids
 }
 
 // contents are the identities of the files as far as their content goes.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 
@@ -105,7 +106,11 @@ func (a arrival) decide(f *os.File, still time.Duration) arrival {
 // at once.
 func (c candidate) arrived(still time.Duration) arrival {
 	out := weightsArrived(c.Weights, still)
-	for _, path := range c.Side {
+	others := slices.Clone(c.Side)
+	for _, s := range c.Sigs {
+		others = append(others, s.path())
+	}
+	for _, path := range others {
 		if out.Err != nil {
 			break
 		}

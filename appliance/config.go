@@ -25,6 +25,7 @@ type Config struct {
 type Paths struct {
 	State  string `toml:"state"`  // holds drop/ import/ store/ …
 	Socket string `toml:"socket"` // "": $RUNTIME_DIRECTORY/windhover.sock, else state/windhover.sock
+	Trust  string `toml:"trust"`  // public keys whose signatures count; "": none
 }
 
 // MQTT says which broker to use; without a URL the embedded one.
@@ -59,22 +60,22 @@ type Engine struct {
 	Pin         bool   `toml:"pin"`
 	Context     int    `toml:"context"`      // tokens; 0: what file and memory allow
 	KV          string `toml:"kv"`           // "f16"
-	Residency   string `toml:"residency"`    // "auto" or "full"
+	Residency   string `toml:"residency"`    // "auto", "full" or "layered"
 	Family      string `toml:"family"`       // "q4" or "q8": which copy of a dual file computes
 	MemoryLimit string `toml:"memory_limit"` // "4GiB"; "0": MemAvailable and the cgroup's limit
 }
 
 // Drop configures the drop directory.
 type Drop struct {
-	RequireSignature bool `toml:"require_signature"`
+	RequireSignature bool `toml:"require_signature"` // by a key of paths.trust
 }
 
 // VQF configures how weight files are checked.
 type VQF struct {
-	Layout  string `toml:"layout"` // "any" or "strict"
-	Expect  string `toml:"expect"` // the strict gate's engine flags
-	Check   string `toml:"check"`  // "install", "always" or "size"
-	KeyFile string `toml:"key_file"`
+	Layout  string `toml:"layout"`   // "any" or "strict"
+	Expect  string `toml:"expect"`   // the strict gate's engine flags
+	Check   string `toml:"check"`    // "install", "always" or "size"
+	KeyFile string `toml:"key_file"` // passphrase of encrypted files; "": the credential vqf-key
 }
 
 // Policy allows the clients that match a glob some job types (globs too).
@@ -99,7 +100,7 @@ type Log struct {
 // DefaultConfig is the configuration of a machine without any file.
 func DefaultConfig() Config {
 	return Config{
-		Paths:  Paths{State: "/var/lib/windhover"},
+		Paths:  Paths{State: "/var/lib/windhover", Trust: "/etc/windhover/trust.d"},
 		MQTT:   MQTT{Embedded: Embedded{Listen: "127.0.0.1:1883"}},
 		HTTP:   HTTP{Listen: "127.0.0.1:8417"},
 		Engine: Engine{Pin: true, KV: "f16", Residency: "auto", Family: "q4", MemoryLimit: "0"},

@@ -16,6 +16,7 @@ import (
 	"github.com/pelletier/go-toml/v2"
 
 	"windhover/control"
+	"windhover/engine"
 )
 
 // finish fills what depends on the machine and refuses values that cannot work.
@@ -38,6 +39,15 @@ func (c *Config) finish() error {
 		return fmt.Errorf("config: paths.state: %v", err)
 	}
 	c.Paths.State = abs
+	// The daemon and its children run in directories of their own.
+	for key, path := range map[string]*string{"paths.trust": &c.Paths.Trust, "vqf.key_file": &c.VQF.KeyFile} {
+		if *path == "" {
+			continue
+		}
+		if *path, err = filepath.Abs(*path); err != nil {
+			return fmt.Errorf("config: %s: %v", key, err)
+		}
+	}
 	if c.Paths.Socket == "" {
 		dir := os.Getenv("RUNTIME_DIRECTORY")
 		if dir == "" {
@@ -112,7 +122,7 @@ func (c *Config) checkEngine() error {
 	if err := oneOf("engine.kv", e.KV, "f16"); err != nil {
 		return err
 	}
-	if err := oneOf("engine.residency", e.Residency, "auto", "full"); err != nil {
+	if err := oneOf("engine.residency", e.Residency, engine.ResidencyAuto, engine.ResidencyFull, engine.ResidencyLayered); err != nil {
 		return err
 	}
 	if err := oneOf("engine.family", e.Family, "q4", "q8"); err != nil {
@@ -128,12 +138,8 @@ func (c *Config) checkVQF() error {
 	if err := oneOf("vqf.layout", c.VQF.Layout, "any", "strict"); err != nil {
 		return err
 	}
-	// Ignoring these would serve what an operator believes to be refused.
-	if c.Drop.RequireSignature {
-		return fmt.Errorf("config: drop.require_signature: this version cannot check signatures: set it to false")
-	}
-	if c.VQF.KeyFile != "" {
-		return fmt.Errorf("config: vqf.key_file: this version cannot read encrypted files: set it to \"\"")
+	if c.Drop.RequireSignature && c.Paths.Trust == "" {
+		return fmt.Errorf("config: drop.require_signature: no signature counts without keys: set paths.trust to the directory with their public halves")
 	}
 	return oneOf("vqf.check", c.VQF.Check, "install", "always", "size")
 }

@@ -25,10 +25,11 @@ type deployer struct {
 	drop    string
 	store   store
 	check   string // vqf.check
+	who     *authority
 	reg     *registry
 	book    *book
 	leases  *leases
-	load    func(ctx context.Context, weights string) (servable, error)
+	load    func(ctx context.Context, weights string, in installed) (servable, error)
 	probe   func(ctx context.Context, s servable) (control.TokenSpeed, error)
 	memory  func() int64 // bytes that one more model may take
 	event   func(control.Occurrence)
@@ -60,6 +61,14 @@ func (d *deployer) deploy(ctx context.Context, s *sighting) time.Duration {
 	start := d.now()
 	c := s.candidate
 	in, known := d.book.knows(c, d.store)
+	if known && !d.news(in, c) {
+		// What was found out then is judged by the keys and the policy of now.
+		if err := d.who.admit(in); err != nil {
+			return d.failed(ctx, s, err, control.KeyUnknown)
+		}
+	} else {
+		known = false
+	}
 	if !known || d.check == "always" {
 		d.state(c.Name, stateVerifying)
 		var err error
@@ -82,8 +91,16 @@ func (d *deployer) deploy(ctx context.Context, s *sighting) time.Duration {
 	s.ready, s.failure = true, nil
 	d.markReady(s)
 	d.logLoaded(v, d.now().Sub(start))
-	d.event(control.Occurrence{Event: "model_ready", Model: c.Name, Message: "version " + in.Version})
+	d.event(control.Occurrence{Event: "model_ready", Model: c.Name, Message: "version " + in.Version + d.signedBy(in)})
 	return 0
+}
+
+// signedBy is the end of a sentence about a model: who stands for it.
+func (d *deployer) signedBy(in installed) string {
+	if v := d.who.standing(in); v != nil {
+		return ", signed by " + v.String()
+	}
+	return ""
 }
 
 // activate probes a version and lets it serve; failure is what the document of the
@@ -98,7 +115,7 @@ func (d *deployer) activate(ctx context.Context, v *serving, failure *control.Er
 		return errors.Join(err, v.Close())
 	}
 	doc := document(v, speed)
-	doc.Error = failure
+	doc.Error, doc.Trust = failure, kindOf(d.who.standing(v.installed))
 	d.retire(d.reg.activate(v.Name, v, doc))
 	return nil
 }
@@ -106,7 +123,7 @@ func (d *deployer) activate(ctx context.Context, v *serving, failure *control.Er
 // markReady says beside a candidate that it serves.
 func (d *deployer) markReady(s *sighting) {
 	in := d.book.Models[s.Name]
-	s.marked = d.mark(s.Entry, func() error { return markReady(d.drop, s.candidate, in.Version, in.SHA256, d.now()) })
+	s.marked = d.mark(s.Entry, func() error { return markReady(d.drop, s.candidate, in, d.who.standing(in), d.now()) })
 }
 
 // state shows how far a model is, unless an older version of it serves.
@@ -138,7 +155,7 @@ func (d *deployer) failed(ctx context.Context, s *sighting, err error, otherwise
 
 // fail refuses a candidate. An older version that serves goes on serving.
 func (d *deployer) fail(ctx context.Context, s *sighting, e *control.Error) {
-	s.failure, s.ready, s.tried = e, false, d.now()
+	s.failure, s.ready, s.tried, s.regime = e, false, d.now(), d.who.regimeOf(e.Code)
 	d.revive(ctx, s.Name)
 	serving := d.reg.serves(s.Name)
 	before := d.remember(s)
@@ -191,7 +208,8 @@ func (d *deployer) wait(s *sighting, at arrival) {
 	})
 }
 
-// await records a directory whose weights are there and whose tokenizer is not.
+// await records a model whose weights are there and whose tokenizer or signature is
+// not.
 func (d *deployer) await(s *sighting, lacking error) {
 	d.reg.update(s.Name, func(m *control.Model) {
 		if m.State != stateReady {

@@ -210,11 +210,11 @@ func TestFailedMarker(t *testing.T) {
 	ctx := context.Background()
 	tries := 0
 	load := r.load
-	r.load = func(ctx context.Context, weights string) (servable, error) {
+	r.load = func(ctx context.Context, weights string, in installed) (servable, error) {
 		if tries++; tries < 3 {
 			return nil, fmt.Errorf("no luck")
 		}
-		return load(ctx, weights)
+		return load(ctx, weights, in)
 	}
 	r.put(t, "m.vqf", tinyModel(t, nil))
 	r.scan(ctx)
@@ -361,7 +361,7 @@ func TestSwapWithoutRoomForTwo(t *testing.T) {
 			loaded, versions := 0, 0
 			var inMemory *counted
 			var waited chan error
-			r.load = func(ctx context.Context, weights string) (servable, error) {
+			r.load = func(ctx context.Context, weights string, in installed) (servable, error) {
 				versions++
 				if inMemory != nil && !inMemory.closed {
 					// A request that comes now must be served in the end.
@@ -381,7 +381,7 @@ func TestSwapWithoutRoomForTwo(t *testing.T) {
 					}
 				}
 				loaded++
-				m, err := load(ctx, weights)
+				m, err := load(ctx, weights, in)
 				inMemory = &counted{servable: m}
 				return inMemory, err
 			}

@@ -53,6 +53,16 @@ func coded(err error, otherwise control.Code) *control.Error {
 		out.Code = control.HealthCheckFailed
 	case errors.Is(err, vqf.ErrChecksum):
 		out.Code = control.DigestMismatch
+	case errors.Is(err, vqf.ErrKey):
+		out.Code = control.PassphraseMissing
+	case errors.Is(err, vqf.ErrTag):
+		out.Code = control.TagMismatch
+	case errors.Is(err, vqf.ErrUnsigned):
+		out.Code = control.SignatureMissing
+	case errors.Is(err, vqf.ErrUntrusted):
+		out.Code = control.KeyUnknown
+	case errors.Is(err, vqf.ErrSignature):
+		out.Code = control.SignatureInvalid
 	case errors.Is(err, engine.ErrUnsupported), errors.Is(err, vqf.ErrUnsupported), errors.Is(err, vqf.ErrVersion), errors.Is(err, vqf.ErrLayoutMismatch):
 		out.Code = control.Incompatible
 	case errors.Is(err, vqf.ErrFormat):

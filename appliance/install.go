@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,11 +15,13 @@ import (
 	"time"
 
 	"windhover/vqf"
+	"windhover/vqf/seal"
 )
 
 // installed is what is remembered of a model that was verified, so that a
 // restart does not read gigabytes again: the files it came from and the copy in
-// the store, each by device, inode, size and time.
+// the store, each by device, inode, size and time, and what signatures and tag
+// said.
 type installed struct {
 	Entry   string   `json:"entry"` // in the drop directory
 	Source  fileID   `json:"source"`
@@ -27,6 +30,14 @@ type installed struct {
 	Stored  fileID   `json:"stored"`
 	SHA256  string   `json:"sha256"` // "": installed with vqf.check = "size"
 	Version string   `json:"version"`
+
+	File    string    `json:"file,omitempty"`    // name of the dropped weights, for messages
+	Beside  []string  `json:"beside,omitempty"`  // names of the files beside them
+	Sigs    []fileID  `json:"sigs,omitempty"`    // the detached signatures that were looked at
+	Signed  []voucher `json:"signed,omitempty"`  // good signatures
+	Foreign string    `json:"foreign,omitempty"` // a signature of the weights by a key that was not trusted
+	Regime  string    `json:"regime,omitempty"`  // under which this was found out; "": by a version that did not look
+	Sealed  string    `json:"sealed,omitempty"`  // keyCheck of the passphrase that the tag was compared with
 }
 
 // book is the file that keeps them, by model name, and the default order.
@@ -82,6 +93,12 @@ func (in installed) intact(st store) bool {
 	return err == nil && identify(fi).content() == in.Stored
 }
 
+// compared reports whether the tag of the file at path is known to be good under key.
+func (in installed) compared(key *seal.Key, path string) bool {
+	fi, err := os.Stat(path)
+	return key != nil && in.Sealed == keyCheck(key) && err == nil && identify(fi).content() == in.Stored
+}
+
 // install brings a complete candidate into the store: adopted first, verified
 // second, so that what was verified is what will be mapped.
 func (d *deployer) install(ctx context.Context, c candidate) (in installed, err error) {
@@ -94,23 +111,17 @@ func (d *deployer) install(ctx context.Context, c candidate) (in installed, err 
 			_ = os.RemoveAll(dir) // the first error is the one to tell
 		}
 	}()
-	weights := filepath.Join(dir, "model.vqf")
-	guard, err := d.guardOrCopy(ctx, weights)
+	guard, err := d.guardOrCopy(ctx, filepath.Join(dir, storedName))
 	if err != nil {
 		return installed{}, err
 	}
 	defer guard.release()
-	base := ""
-	if d.check == "size" {
-		base, err = identityKey(weights)
-	} else if in.SHA256, err = digest(ctx, weights, nil); err == nil {
-		base = "sha256-" + in.SHA256
-	}
-	if err == nil {
-		in.Version, err = versionOf(weights, in.SHA256, base)
-	}
+	in, base, err := d.examine(ctx, c, dir)
 	if !guard.intact() { // whatever was read is not what is there now
 		return installed{}, errChanged
+	}
+	if err == nil {
+		err = d.who.admit(in)
 	}
 	if err != nil {
 		return installed{}, err
@@ -122,26 +133,111 @@ func (d *deployer) install(ctx context.Context, c candidate) (in installed, err 
 	if err != nil {
 		return installed{}, err
 	}
-	in.Entry, in.Stored = c.Entry, identify(fi).content()
-	in.Source, in.Side = c.contents()
+	in.Stored = identify(fi).content()
 	return in, nil
 }
 
-// digest reads the whole file once: the checksum in its trailer is compared and
-// the SHA-256 comes back. Whether its structure serves is for the loader to say.
-func digest(ctx context.Context, path string, progress func(done, total int64)) (string, error) {
-	rep, err := vqf.Verify(ctx, path, vqf.VerifyOptions{}, progress)
+// examine reads the files of a candidate as they lie in a directory of the store,
+// once, and finds out what there is to know: checksum or tag, digest, signatures. The
+// record lacks its place in the store; base is what the key there begins with.
+// Whether the policy lets the model serve is for admit to say.
+func (d *deployer) examine(ctx context.Context, c candidate, dir string) (in installed, base string, err error) {
+	weights := filepath.Join(dir, storedName)
+	in = installed{Entry: c.Entry, File: filepath.Base(c.Weights), Sigs: c.sigContents(), Regime: d.who.regime()}
+	in.Source, in.Side = c.contents()
+	for _, path := range c.Side {
+		in.Beside = append(in.Beside, filepath.Base(path))
+	}
+	key, err := d.who.pass.keyOf(weights)
 	if err != nil {
-		return "", err
+		return installed{}, "", err
+	}
+	in.Sealed = keyCheck(key)
+	sig, signed := c.signature(c.Weights)
+	if d.check == "size" && !signed && plain(weights) {
+		base, err = identityKey(weights)
+	} else if err = d.read(ctx, &in, weights, key, sig, signed); err == nil {
+		base = "sha256-" + in.SHA256
+	}
+	if err == nil {
+		err = d.vouchBeside(ctx, &in, c, dir)
+	}
+	if err == nil {
+		in.Version, err = versionOf(weights, key, in.SHA256, base)
+	}
+	if err != nil {
+		return installed{}, "", err
+	}
+	return in, base, nil
+}
+
+// plain says that a file is neither encrypted nor signed: nothing but its checksum
+// asks for reading it whole.
+func plain(weights string) bool {
+	info, err := vqf.Inspect(weights)
+	return err == nil && info.Header.Flags&(vqf.FlagEnc|vqf.FlagSigned) == 0
+}
+
+// read reads the weights whole. A damaged file is called that before anything is
+// said about its signatures.
+func (d *deployer) read(ctx context.Context, in *installed, weights string, key *seal.Key, sig detached, signed bool) error {
+	beside, cancel := context.WithCancel(ctx)
+	defer cancel()
+	trust := d.who.trust()
+	wait := d.who.vouchAside(beside, sig, signed, weights, "")
+	rep, err := digest(ctx, weights, vqf.VerifyOptions{Key: key, Trust: trust})
+	if err != nil {
+		cancel()
+		_, _ = wait() // nothing it could say matters any more
+		return err
+	}
+	in.SHA256 = rep.SHA256
+	inside, err := embedded(rep, trust)
+	v, serr := wait()
+	if err != nil {
+		return err
+	}
+	in.Signed, in.Foreign = append(inside.by, v.by...), inside.foreign
+	if in.Foreign == "" {
+		in.Foreign = v.foreign
+	}
+	return serr
+}
+
+// vouchBeside checks the signatures of the files beside the weights.
+func (d *deployer) vouchBeside(ctx context.Context, in *installed, c candidate, dir string) error {
+	for _, path := range c.Side {
+		sig, signed := c.signature(path)
+		if !signed {
+			continue
+		}
+		name := filepath.Base(path)
+		v, err := d.who.vouch(ctx, sig, filepath.Join(dir, name), name)
+		if err != nil {
+			return err
+		}
+		in.Signed = append(in.Signed, v.by...)
+	}
+	return nil
+}
+
+// digest reads the whole file once. The checksum or tag in its trailer must be that
+// of the content. Whether its structure serves is for the loader to say.
+func digest(ctx context.Context, path string, opt vqf.VerifyOptions) (*vqf.VerifyReport, error) {
+	rep, err := vqf.Verify(ctx, path, opt, nil)
+	if err != nil {
+		return nil, err
 	}
 	switch {
 	case rep.SHA256 == "": // not worth reading: header or directory are broken
-		return "", rep.Err()
+		return nil, rep.Err()
 	case rep.Stored != 0 && rep.Stored != rep.Computed:
 		// Said before what the damage broke: it is the cause.
-		return "", fmt.Errorf("%w: stored %016x, computed %016x: the file was damaged on its way, copy it again", vqf.ErrChecksum, rep.Stored, rep.Computed)
+		return nil, fmt.Errorf("%w: stored %016x, computed %016x: the file was damaged on its way, copy it again", vqf.ErrChecksum, rep.Stored, rep.Computed)
+	case errors.Is(rep.Err(), vqf.ErrTag):
+		return nil, rep.Err()
 	}
-	return rep.SHA256, nil
+	return rep, nil
 }
 
 // identityKey names a file that is not to be read whole by its header, directory,
@@ -164,8 +260,9 @@ func identityKey(path string) (string, error) {
 }
 
 // versionOf is what t_meta calls the version, else the beginning of the digest.
-func versionOf(path, digest, key string) (string, error) {
-	f, err := vqf.Open(path, vqf.OpenOptions{})
+func versionOf(path string, key *seal.Key, digest, base string) (string, error) {
+	// The tag was compared a moment ago.
+	f, err := vqf.Open(path, vqf.OpenOptions{Key: key, Verified: true, Lazy: true})
 	if err != nil {
 		return "", err
 	}
@@ -185,6 +282,6 @@ func versionOf(path, digest, key string) (string, error) {
 	case digest != "":
 		return digest[:12], nil
 	default:
-		return key, nil
+		return base, nil
 	}
 }

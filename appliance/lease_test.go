@@ -119,7 +119,9 @@ func TestOverwrittenCopyIsKnown(t *testing.T) {
 		t.Fatalf("the stored file is still shared (%v)", err)
 	}
 	again := newRig(t, state)
-	again.load = func(ctx context.Context, weights string) (servable, error) { return r.load(ctx, weights) }
+	again.load = func(ctx context.Context, weights string, in installed) (servable, error) {
+		return r.load(ctx, weights, in)
+	}
 	again.scan(ctx)
 	expect(t, again, "m ready*")
 	if got := again.reg.list()[0].SHA256; got != digest {

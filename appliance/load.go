@@ -20,6 +20,7 @@ import (
 // the same cores, so they take turns.
 type loader struct {
 	cfg   Config
+	pass  *passphrase
 	cpus  int // that this process may use
 	pulse *pulse
 	turn  chan struct{} // capacity 1: holds an element while a model computes
@@ -28,8 +29,8 @@ type loader struct {
 	loaded map[*takesTurns]engine.Need
 }
 
-func newLoader(cfg Config, cpus int, p *pulse) *loader {
-	return &loader{cfg: cfg, cpus: cpus, pulse: p, turn: make(chan struct{}, 1), loaded: map[*takesTurns]engine.Need{}}
+func newLoader(cfg Config, pass *passphrase, cpus int, p *pulse) *loader {
+	return &loader{cfg: cfg, pass: pass, cpus: cpus, pulse: p, turn: make(chan struct{}, 1), loaded: map[*takesTurns]engine.Need{}}
 }
 
 // takesTurns is a model that shares cores and memory with others.
@@ -67,7 +68,7 @@ func (l *loader) options() (engine.Options, error) {
 	}
 	e := l.cfg.Engine
 	return engine.Options{
-		Threads: min(e.Threads, l.cpus), Pin: e.Pin, Context: e.Context, KV: e.KV, Family: e.Family,
+		Threads: min(e.Threads, l.cpus), Pin: e.Pin, Context: e.Context, KV: e.KV, Family: e.Family, Residency: e.Residency,
 		MemoryLimit: l.room(os.DirFS("/")), VQF: open,
 	}, nil
 }
@@ -79,8 +80,8 @@ func (l *loader) room(root fs.FS) int64 {
 	defer l.mu.Unlock()
 	var weights, rest int64
 	for _, n := range l.loaded {
-		weights += n.Weights
-		rest += n.KV + n.Scratch
+		weights += n.Weights - n.Private
+		rest += n.KV + n.Scratch + n.Private
 	}
 	limit, err := ParseSize(l.cfg.Engine.MemoryLimit)
 	if err != nil || limit == 0 { // checked when the configuration was read
@@ -88,18 +89,24 @@ func (l *loader) room(root fs.FS) int64 {
 		if m.Available == 0 && m.Limit == 0 {
 			return 0 // nobody says
 		}
-		// Weights in the page cache count as available. Caches of contexts do not,
-		// but only as far as they have grown.
+		// Weights in the page cache count as available. Caches of contexts and
+		// deciphered weights do not, but only as far as they have grown.
 		limit, rest = m.budget(), max(rest-m.Own, 0)
 	}
 	return max(limit-weights-rest, 1)
 }
 
-func (l *loader) load(_ context.Context, weights string) (servable, error) {
+// load loads a stored file. An encrypted one whose tag was compared when it was
+// installed, under the passphrase of now, is not read for that again.
+func (l *loader) load(_ context.Context, weights string, in installed) (servable, error) {
 	opt, err := l.options()
 	if err != nil {
 		return nil, err
 	}
+	if opt.VQF.Key, err = l.pass.keyOf(weights); err != nil {
+		return nil, err
+	}
+	opt.VQF.Verified = in.compared(opt.VQF.Key, weights)
 	model, err := engine.Load(weights, opt)
 	if err != nil {
 		return nil, err
@@ -155,9 +162,9 @@ func round1(f float64) float64 { return float64(int64(f*10+0.5)) / 10 }
 func document(s *serving, speed control.TokenSpeed) control.Model {
 	info := s.Info()
 	return control.Model{
-		V: 1, Name: s.Name, Version: s.Version, SHA256: s.Digest, State: stateReady, Trust: "local",
+		V: 1, Name: s.Name, Version: s.Version, SHA256: s.Digest, State: stateReady, Trust: trustLocal,
 		Flags: info.Flags.Names(), Arch: info.Architecture, Params: s.Meta().Params, Mode: s.Meta().Mode,
-		Context: info.Context, Residency: "full", Bytes: info.FileBytes, TokS: speed,
+		Context: info.Context, Residency: info.Need.Residency, Bytes: info.FileBytes, TokS: speed,
 	}
 }
 
@@ -169,8 +176,16 @@ func (d *deployer) logLoaded(s *serving, took time.Duration) {
 		slog.String("model", s.Name), slog.String("version", s.Version), slog.String("path", info.Path),
 		slog.Group("geometry", "dim", c.Dim, "layers", c.Layers, "heads", c.Heads, "kv_heads", c.KVHeads, "head_dim", c.HeadDim, "ffn", c.FFN, "vocab", c.Vocab),
 		slog.String("flags", info.Flags.String()), slog.String("family", info.Family), slog.String("layout", info.Layout),
-		slog.String("kernels", kernelSummary()), slog.Int("threads", info.Threads), slog.Int("context", info.Context),
+		slog.String("residency", info.Need.Residency), slog.String("kernels", kernelSummary()), slog.Int("threads", info.Threads), slog.Int("context", info.Context),
 		slog.String("tokenizer", info.Tokenizer), slog.Int64("ms", took.Milliseconds()),
+	}
+	by := d.who.standing(s.installed)
+	attrs = append(attrs, slog.String("trust", kindOf(by)))
+	if by != nil {
+		attrs = append(attrs, slog.String("signer", by.Name), slog.String("key", by.short()))
+	}
+	if s.installed.Foreign != "" {
+		attrs = append(attrs, slog.String("untrusted_signature", s.installed.Foreign))
 	}
 	if info.TemplateErr != "" {
 		attrs = append(attrs, slog.String("template_error", info.TemplateErr))

@@ -27,12 +27,12 @@ func testLoader(t *testing.T, change func(*Engine)) (*loader, string) {
 	}
 	path := filepath.Join(t.TempDir(), "m.vqf")
 	writeBytes(t, path, tinyModel(t, nil))
-	return newLoader(cfg, len(topo.All), new(pulse)), path
+	return newLoader(cfg, noPassphrase(), len(topo.All), new(pulse)), path
 }
 
 func loadOne(t *testing.T, l *loader, path string) *takesTurns {
 	t.Helper()
-	s, err := l.load(context.Background(), path)
+	s, err := l.load(context.Background(), path, installed{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -102,6 +102,7 @@ func inspect(drop string, e fs.DirEntry) (c candidate, reason string, ok bool) {
 			return candidate{}, "", false
 		}
 		c.Weights, c.ID = filepath.Join(drop, name), identify(fi)
+		c.findSignatures()
 	case e.Type().IsRegular() && sourceFormat(name) != "":
 		return c, toConvert(name), true
 	default:
@@ -135,6 +136,7 @@ func (c *candidate) weightsIn(dir string) (reason string, ok bool) {
 			c.Side, c.SideIDs = append(c.Side, p), append(c.SideIDs, identify(fi))
 		}
 	}
+	c.findSignatures()
 	return "", true
 }
 

@@ -18,6 +18,8 @@ type markerDoc struct {
 	Model   string `json:"model"`
 	Version string `json:"version,omitempty"`
 	SHA256  string `json:"sha256,omitempty"`
+	Trust   string `json:"trust,omitempty"`
+	Signer  string `json:"signer,omitempty"` // who signed it: name and key
 	Code    string `json:"code,omitempty"`
 	Message string `json:"message,omitempty"`
 	Needed  int64  `json:"needed_bytes,omitempty"`
@@ -27,22 +29,30 @@ type markerDoc struct {
 	// a change of mode or owner, unless that is what may help.
 	File fileID   `json:"file"`
 	Side []fileID `json:"side,omitempty"`
+	Sigs []fileID `json:"sigs,omitempty"` // detached signatures
+
+	// What it depends on beside the files, for a failure that other keys, another
+	// policy or another passphrase may mend.
+	Regime string `json:"regime,omitempty"`
 }
 
 // markerBytes is the most a marker may have.
 const markerBytes = 64 << 10
 
 // markReady writes the .ready marker and removes a .failed one.
-func markReady(drop string, c candidate, version, digest string, now time.Time) error {
-	doc := markerDoc{V: 1, Model: c.Name, Version: version, SHA256: digest, At: now.UTC().Format(time.RFC3339)}
+func markReady(drop string, c candidate, in installed, by *voucher, now time.Time) error {
+	doc := markerDoc{V: 1, Model: c.Name, Version: in.Version, SHA256: in.SHA256, Trust: kindOf(by), At: now.UTC().Format(time.RFC3339)}
 	doc.File, doc.Side = c.contents()
+	if by != nil {
+		doc.Signer = by.String()
+	}
 	return errors.Join(writeJSON(c.marker(drop, "ready"), doc, 0o640), remove(c.marker(drop, "failed")))
 }
 
 // markFailed writes the .failed marker with the reason. The .ready marker goes
 // unless an older version of the model still serves.
-func markFailed(drop string, c candidate, e *control.Error, serving bool, now time.Time) error {
-	doc := markerDoc{V: 1, Model: c.Name, Code: e.Code.Name, Message: e.Message, Needed: e.Needed, At: now.UTC().Format(time.RFC3339)}
+func markFailed(drop string, c candidate, e *control.Error, regime string, serving bool, now time.Time) error {
+	doc := markerDoc{V: 1, Model: c.Name, Code: e.Code.Name, Message: e.Message, Needed: e.Needed, Regime: regime, Sigs: c.sigContents(), At: now.UTC().Format(time.RFC3339)}
 	if doc.File, doc.Side = c.contents(); e.Code == control.Forbidden {
 		doc.File, doc.Side = c.ID, c.SideIDs
 	}
@@ -65,6 +75,9 @@ func heldByFailure(drop string, c candidate) (markerDoc, bool) {
 	var doc markerDoc
 	if err := readJSON(c.marker(drop, "failed"), markerBytes, &doc); err != nil || doc.V == 0 {
 		return markerDoc{}, false
+	}
+	if !slices.Equal(doc.Sigs, c.sigContents()) {
+		return doc, false
 	}
 	file, side := c.contents()
 	return doc, doc.File == file && slices.Equal(doc.Side, side) || doc.File == c.ID && slices.Equal(doc.Side, c.SideIDs)

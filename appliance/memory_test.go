@@ -131,7 +131,7 @@ func TestRoom(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg := DefaultConfig()
 			cfg.Engine.MemoryLimit = tt.limit
-			l := newLoader(cfg, 1, new(pulse))
+			l := newLoader(cfg, noPassphrase(), 1, new(pulse))
 			l.loaded = tt.loaded
 			if got := l.room(tt.root); got != tt.want {
 				t.Errorf("got %d, want %d", got, tt.want)

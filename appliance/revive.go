@@ -24,7 +24,7 @@ func (d *deployer) open(ctx context.Context, name string, in installed) (*servin
 		g.release()
 		return nil, errors.Join(errChanged, err) // between verification and guard
 	}
-	m, err := d.load(ctx, path)
+	m, err := d.load(ctx, path, in)
 	if err != nil {
 		g.release()
 		return nil, err
@@ -98,7 +98,7 @@ func (d *deployer) openBeside(ctx context.Context, name string, in installed) (*
 // restart with an update in the drop directory that is bad or still arriving.
 func (d *deployer) revive(ctx context.Context, name string) {
 	in, ok := d.book.Models[name]
-	if !ok || d.revived[name] || d.reg.serves(name) {
+	if !ok || d.revived[name] || d.reg.serves(name) || d.who.admit(in) != nil {
 		return
 	}
 	d.revived[name] = true

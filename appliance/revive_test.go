@@ -100,7 +100,7 @@ func TestReviveOnce(t *testing.T) {
 	r.put(t, "m.vqf", good[:1000])
 	again := newRig(t, state)
 	tries := 0
-	again.load = func(context.Context, string) (servable, error) { tries++; return nil, fmt.Errorf("no luck") }
+	again.load = func(context.Context, string, installed) (servable, error) { tries++; return nil, fmt.Errorf("no luck") }
 	for range 3 {
 		again.scan(ctx)
 	}
@@ -225,7 +225,7 @@ func TestBookThatCannotBeRead(t *testing.T) {
 		t.Fatal("no error")
 	}
 	r2 := newDeployer(Paths{State: state}, b)
-	r2.check, r2.reg, r2.probe, r2.log, r2.load, r2.event, r2.wake = "install", newRegistry(nil), r.probe, r.log, r.load, r.event, r.wake
+	r2.check, r2.who, r2.reg, r2.probe, r2.log, r2.load, r2.event, r2.wake = "install", r.who, newRegistry(nil), r.probe, r.log, r.load, r.event, r.wake
 	t.Cleanup(r2.close)
 	r2.recall()
 	if entries, err := os.ReadDir(r2.store.dir); err != nil || len(entries) != 1 {

@@ -16,7 +16,11 @@ import (
 
 	"windhover/control"
 	"windhover/engine"
+	"windhover/vqf"
 )
+
+// noPassphrase is a box without one.
+func noPassphrase() *passphrase { return &passphrase{getenv: func(string) string { return "" }} }
 
 var codeForTest = control.Internal
 
@@ -27,6 +31,7 @@ type rig struct {
 	mu     sync.Mutex
 	events []string
 	clock  time.Time
+	env    map[string]string
 	woken  chan struct{} // asked for a scan
 }
 
@@ -43,6 +48,8 @@ func newRig(t *testing.T, state string) *rig {
 	r := &rig{clock: time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)}
 	r.deployer = newDeployer(p, b)
 	r.check, r.reg, r.probe, r.log = "install", newRegistry(nil), probeModel, slog.New(slog.DiscardHandler)
+	r.env = map[string]string{}
+	r.who = newAuthority(Config{}, func(name string) string { return r.env[name] }, r.log)
 	r.event = func(o control.Occurrence) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -56,8 +63,12 @@ func newRig(t *testing.T, state string) *rig {
 		default:
 		}
 	}
-	r.load = func(_ context.Context, weights string) (servable, error) {
-		m, err := engine.Load(weights, engine.Options{Threads: 1})
+	r.load = func(_ context.Context, weights string, in installed) (servable, error) {
+		key, err := r.who.pass.keyOf(weights)
+		if err != nil {
+			return nil, err
+		}
+		m, err := engine.Load(weights, engine.Options{Threads: 1, VQF: vqf.OpenOptions{Key: key, Verified: in.compared(key, weights)}})
 		if err != nil {
 			return nil, err
 		}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"slices"
 	"time"
 
 	"windhover/control"
@@ -32,6 +33,8 @@ type sighting struct {
 	tried   time.Time      // last attempt to deploy it
 	due     time.Time      // an unfinished file: when to look again
 	stalled bool           // people were told
+	regime  string         // what a failure depends on beside the files
+	review  string         // what the verdict on signatures was last held against
 }
 
 // refusal is an entry that cannot be a model.
@@ -45,6 +48,7 @@ type refusal struct {
 // look again without being woken.
 func (d *deployer) scan(ctx context.Context) time.Duration {
 	d.settleNotes()
+	d.who.refresh()
 	v, err := look(d.drop, d.incumbent)
 	if err != nil {
 		// What serves goes on: the directory may come back.
@@ -161,13 +165,18 @@ func (d *deployer) sight(c candidate) *sighting {
 		s = &sighting{candidate: c, since: d.now()}
 		d.seen[c.Name] = s
 		if doc, held := heldByFailure(d.drop, c); held && !c.Skip {
-			s.failure, s.marked = doc.failure(), true
+			s.failure, s.marked, s.regime = doc.failure(), true, doc.Regime
 			d.remember(s) // a failure of an earlier run
 		}
 	case !s.untouched(c):
 		s.candidate, s.since, s.due = c, d.now(), time.Time{}
 		if s.failure != nil && s.failure.Code == control.Forbidden {
 			s.failure = nil // somebody gave us the right, perhaps
+		}
+	case !slices.Equal(s.sigContents(), c.sigContents()):
+		s.Sigs, s.since, s.due = c.Sigs, d.now(), time.Time{}
+		if s.failure != nil && !s.ready && s.regime != "" {
+			s.failure = nil // it may be what was lacking
 		}
 	}
 	s.Skip = c.Skip
@@ -183,11 +192,9 @@ func (d *deployer) consider(ctx context.Context, c candidate) time.Duration {
 		d.holdBack(s)
 		return 0
 	case s.ready:
-		if !s.marked {
-			d.markReady(s)
-		}
-		return 0
+		return d.serves(ctx, s)
 	case s.failure != nil && !d.again(s):
+		_ = d.dismiss(s) // what failed is told already
 		d.revive(ctx, c.Name)
 		return 0
 	}
@@ -226,6 +233,17 @@ func (d *deployer) consider(ctx context.Context, c candidate) time.Duration {
 		d.fail(ctx, s, coded(err, control.FormatInvalid))
 		return 0
 	}
+	if err := d.findSignatures(s.candidate); err != nil {
+		if still < signatureWait {
+			d.await(s, err)
+			d.revive(ctx, c.Name)
+			wait := pause(still, false)
+			s.due = now.Add(wait)
+			return wait
+		}
+		d.fail(ctx, s, coded(err, control.SignatureMissing))
+		return 0
+	}
 	return d.deploy(ctx, s)
 }
 
@@ -251,7 +269,7 @@ func (d *deployer) holdBack(s *sighting) {
 // markFailed puts the failure of a candidate beside it.
 func (d *deployer) markFailed(s *sighting) {
 	s.marked = d.mark(s.Entry, func() error {
-		return markFailed(d.drop, s.candidate, s.failure, d.reg.serves(s.Name), d.now())
+		return markFailed(d.drop, s.candidate, s.failure, s.regime, d.reg.serves(s.Name), d.now())
 	})
 }
 
@@ -263,6 +281,10 @@ func (d *deployer) again(s *sighting) bool {
 		return false
 	}
 	if !exists(s.marker(d.drop, "failed")) {
+		s.failure = nil
+		return true
+	}
+	if s.regime != "" && s.regime != d.who.regimeOf(s.failure.Code) {
 		s.failure = nil
 		return true
 	}

@@ -115,7 +115,10 @@ func TestMarkersComeLater(t *testing.T) {
 	ctx := context.Background()
 	loads := 0
 	load := r.load
-	r.load = func(ctx context.Context, weights string) (servable, error) { loads++; return load(ctx, weights) }
+	r.load = func(ctx context.Context, weights string, in installed) (servable, error) {
+		loads++
+		return load(ctx, weights, in)
+	}
 	for _, name := range []string{"good.vqf.ready", "bad.vqf.failed", "sp ace.vqf.failed"} {
 		write(t, filepath.Join(r.drop, name, "in the way"), "")
 	}
@@ -221,11 +224,11 @@ func TestTriedAgainWhenThereIsRoom(t *testing.T) {
 	room, tries := int64(10), 0
 	load := r.load
 	r.memory = func() int64 { return room }
-	r.load = func(ctx context.Context, weights string) (servable, error) {
+	r.load = func(ctx context.Context, weights string, in installed) (servable, error) {
 		if tries++; room < 100 {
 			return nil, &engine.MemoryError{Need: engine.Need{Weights: 100}, Limit: room}
 		}
-		return load(ctx, weights)
+		return load(ctx, weights, in)
 	}
 	r.put(t, "m.vqf", tinyModel(t, nil))
 	for range 3 {

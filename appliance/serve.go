@@ -88,8 +88,9 @@ func Serve(ctx context.Context, cfg Config, opt ServeOptions) error {
 func (s *server) build(topo kernels.Topology) error {
 	s.changed = make(chan struct{}, 1)
 	s.reg = newRegistry(s.modelsChanged)
+	who := newAuthority(s.cfg, os.Getenv, s.log)
 	s.backend = &backend{
-		cfg: s.cfg, reg: s.reg, topo: topo, log: s.log, metrics: newMetrics(s.reg),
+		who: who, cfg: s.cfg, reg: s.reg, topo: topo, log: s.log, metrics: newMetrics(s.reg),
 		self: s.opt.Self, started: time.Now(), wake: make(chan struct{}, 1), pulse: new(pulse),
 	}
 	b, err := openBook(filepath.Join(s.cfg.Paths.state(), "installed.json"))
@@ -102,13 +103,13 @@ func (s *server) build(topo kernels.Topology) error {
 	if err != nil {
 		return err
 	}
-	loader := newLoader(s.cfg, len(topo.All), s.backend.pulse)
+	loader := newLoader(s.cfg, s.backend.who.pass, len(topo.All), s.backend.pulse)
 	if n := len(topo.All); s.cfg.Engine.Threads > n {
 		s.log.Warn("engine.threads is more than this process may use", "key", "engine.threads", "threads", s.cfg.Engine.Threads, "cpus", n)
 	}
 	s.deployer = newDeployer(s.cfg.Paths, b)
 	d := s.deployer
-	d.check, d.reg, d.log = s.cfg.VQF.Check, s.reg, s.log
+	d.check, d.who, d.reg, d.log = s.cfg.VQF.Check, s.backend.who, s.reg, s.log
 	d.load, d.probe, d.memory = loader.load, probeModel, func() int64 { return loader.room(os.DirFS("/")) }
 	d.event, d.wake = s.control.Event, s.backend.wakeDrop
 	d.recall()
@@ -194,6 +195,8 @@ func (s *server) reload() {
 	} else {
 		s.log.Info("configuration read: nothing changed")
 	}
+	s.backend.who.refresh()
+	s.control.InfoChanged() // it names the trusted keys
 	s.backend.wakeDrop()
 	s.control.Event(control.Occurrence{Event: "config_reloaded"})
 }

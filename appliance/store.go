@@ -26,6 +26,9 @@ type store struct{ dir string }
 // adopting begins the names of directories that are being filled.
 const adopting = ".adopt-"
 
+// storedName is what weights are called there.
+const storedName = "model.vqf"
+
 // copyStep is how much is copied between two looks at the context.
 const copyStep = 8 << 20
 
@@ -53,7 +56,7 @@ func (s store) adopt(ctx context.Context, c candidate) (_ string, err error) {
 			_ = os.RemoveAll(dir) // the first error is the one to tell
 		}
 	}()
-	if err := take(ctx, c.Weights, filepath.Join(dir, "model.vqf"), c.ID, true); err != nil {
+	if err := take(ctx, c.Weights, filepath.Join(dir, storedName), c.ID, true); err != nil {
 		return "", err
 	}
 	for i, side := range c.Side {
@@ -186,7 +189,7 @@ func (s store) settleIn(dir, base string, verified func(key string, id fileID) b
 	return key, syncDir(s.dir)
 }
 
-func (s store) weights(key string) string { return filepath.Join(s.dir, key, "model.vqf") }
+func (s store) weights(key string) string { return filepath.Join(s.dir, key, storedName) }
 
 // storeKey is the key of the weights, and for a model with files of its own
 // beside it a suffix that depends on those files.
@@ -197,7 +200,7 @@ func storeKey(dir, base string) (string, error) {
 	}
 	h, side := sha256.New(), 0
 	for _, e := range entries {
-		if e.Name() == "model.vqf" {
+		if e.Name() == storedName {
 			continue
 		}
 		data, err := os.ReadFile(filepath.Join(dir, e.Name()))

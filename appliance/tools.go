@@ -17,12 +17,20 @@ import (
 
 // OpenModel loads a weight file for a tool on the command line: every layout
 // that this build runs, within the memory that is free. Options that the caller
-// leaves at zero get their defaults.
+// leaves at zero get their defaults; so does the passphrase of an encrypted file,
+// opt.VQF.Key.
 func OpenModel(path string, opt engine.Options) (*engine.Model, error) {
-	var err error
-	if opt.VQF, err = openOptions(DefaultConfig().VQF, os.Getenv); err != nil {
+	open, err := openOptions(DefaultConfig().VQF, os.Getenv)
+	if err != nil {
 		return nil, err
 	}
+	if open.Key = opt.VQF.Key; open.Key == nil {
+		// What is wrong with the file is told when it is loaded.
+		if open.Key, err = (&passphrase{getenv: os.Getenv}).keyOf(WeightFile(path)); errors.Is(err, control.PassphraseMissing) {
+			return nil, err
+		}
+	}
+	opt.VQF = open
 	if opt.MemoryLimit == 0 {
 		opt.MemoryLimit = readMemory(os.DirFS("/")).budget()
 	}

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package appliance
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+
+	"windhover/control"
+	"windhover/vqf/seal"
+)
+
+// What a model document says about who stands for a model.
+const (
+	trustLocal    = "local" // nobody but whoever may write to the drop directory
+	trustSM2      = "sm2"
+	trustMinisign = "minisign"
+)
+
+// voucher is a good signature by a key that was trusted when it was checked. It is
+// remembered with the installed model: whether its key still counts is asked at each
+// start, without reading the file again.
+type voucher struct {
+	Kind string `json:"kind"`         // trustSM2, trustMinisign
+	Name string `json:"name"`         // of the key, from its file in the trust directory
+	Key  string `json:"key"`          // the whole public key
+	Of   string `json:"of,omitempty"` // file beside the weights that it signs; "": the weights
+}
+
+// short is the key as people compare it.
+func (v voucher) short() string {
+	switch v.Kind {
+	case trustSM2:
+		if k, err := seal.ParseSM2Public(v.Key); err == nil {
+			return k.Fingerprint()
+		}
+	case trustMinisign:
+		if k, err := seal.ParseMinisignPublic([]byte(v.Key)); err == nil {
+			return k.Name()
+		}
+	}
+	return v.Key
+}
+
+func (v voucher) String() string { return fmt.Sprintf("%s (%s %s)", v.Name, v.Kind, v.short()) }
+
+// authority says whose signatures this box believes, and whether it needs one.
+type authority struct {
+	dir     string // paths.trust
+	require bool   // drop.require_signature
+	getenv  func(string) string
+	log     *slog.Logger
+	pass    *passphrase
+
+	mu   sync.Mutex  // guards what follows
+	last *seal.Trust // of the last good look
+	told string      // what was wrong at the last one
+}
+
+// newAuthority is the authority of a configuration, which knows the keys of now.
+func newAuthority(cfg Config, getenv func(string) string, log *slog.Logger) *authority {
+	pass := &passphrase{file: cfg.VQF.KeyFile, getenv: getenv, tell: func() {
+		log.Warn("the passphrase of encrypted models comes from the environment, where other programs of this user can read it: use vqf.key_file or the credential "+credentialName, "variable", keyVariable)
+	}}
+	a := &authority{dir: cfg.Paths.Trust, require: cfg.Drop.RequireSignature, getenv: getenv, log: log, pass: pass}
+	a.refresh()
+	return a
+}
+
+// refresh reads the keys again. What cannot be read is told once; the keys of the
+// last good look count meanwhile, because somebody may just be writing a file.
+func (a *authority) refresh() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	t, err := loadTrust(a.dir, a.getenv)
+	if err == nil {
+		a.last, a.told = t, ""
+		return
+	}
+	if msg := oneLine(err); msg != a.told {
+		a.told = msg
+		a.log.Error("the trusted keys cannot be read: those read before go on, after a start none", "path", a.dir, "error", msg)
+	}
+}
+
+// trust are the keys that count, as of the last refresh.
+func (a *authority) trust() *seal.Trust {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.last == nil {
+		return new(seal.Trust)
+	}
+	return a.last
+}
+
+// loadTrust reads the trust directory and the original engine's VLLM_VQF_SIGN_PUB.
+// An empty directory name trusts nobody.
+func loadTrust(dir string, getenv func(string) string) (*seal.Trust, error) {
+	t := new(seal.Trust)
+	if dir != "" {
+		var err error
+		if t, err = seal.LoadTrust(dir); err != nil {
+			return nil, err
+		}
+	}
+	const variable = "VLLM_VQF_SIGN_PUB"
+	if v := getenv(variable); v != "" {
+		k, err := seal.ParseSM2Public(v)
+		if err != nil {
+			return nil, fmt.Errorf("environment variable %s: %w", variable, err)
+		}
+		if _, known := t.FindSM2(k); !known {
+			t.SM2 = append(t.SM2, seal.TrustedSM2{Name: variable, Key: k})
+		}
+	}
+	return t, nil
+}
+
+// strict says that a signed file needs a trusted key, as VLLM_VQF_VERIFY=1 asks of
+// the original engine, though an unsigned one does not.
+func (a *authority) strict() bool { return strings.HasPrefix(a.getenv("VLLM_VQF_VERIFY"), "1") }
+
+// fingerprints names the trusted keys, for the info document.
+func (a *authority) fingerprints() []string {
+	t := a.trust()
+	list := []string{}
+	for _, k := range t.SM2 {
+		list = append(list, trustSM2+":"+k.Key.Fingerprint())
+	}
+	for _, k := range t.Minisign {
+		list = append(list, trustMinisign+":"+k.Key.Name())
+	}
+	return list
+}
+
+// regime is a name for all that a verdict on signatures depends on beside the files:
+// a verdict under another regime says nothing.
+func (a *authority) regime() string {
+	t := a.trust()
+	var keys []string
+	for _, k := range t.SM2 {
+		keys = append(keys, k.Key.String())
+	}
+	for _, k := range t.Minisign {
+		keys = append(keys, k.Key.String())
+	}
+	slices.Sort(keys)
+	return shortSum(fmt.Sprintf("%v %v %q", a.require, a.strict(), keys))
+}
+
+// regimeOf is the part of the regime that may mend a failure with this code: keys
+// and policy, or the passphrase; "" for the codes that neither mends.
+func (a *authority) regimeOf(c control.Code) string {
+	switch c {
+	case control.SignatureMissing, control.KeyUnknown, control.MinisignInvalid:
+		return a.regime()
+	case control.PassphraseMissing, control.TagMismatch:
+		return shortSum(a.pass.identity())
+	}
+	return ""
+}
+
+func shortSum(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:8])
+}
+
+// believed are the vouchers of a file whose keys count in t.
+func believed(in installed, of string, t *seal.Trust) []voucher {
+	var list []voucher
+	for _, v := range in.Signed {
+		counts := v.Kind == trustSM2 && slices.ContainsFunc(t.SM2, func(k seal.TrustedSM2) bool { return k.Key.String() == v.Key }) ||
+			v.Kind == trustMinisign && slices.ContainsFunc(t.Minisign, func(k seal.TrustedMinisign) bool { return k.Key.String() == v.Key })
+		if v.Of == of && counts {
+			list = append(list, v)
+		}
+	}
+	return list
+}
+
+// standing is what a model may be trusted with by the keys of now: who stands for
+// it, nil for nobody.
+func (a *authority) standing(in installed) *voucher {
+	list := believed(in, "", a.trust())
+	if len(list) == 0 {
+		return nil
+	}
+	return &list[0]
+}
+
+// kindOf is the trust that a document shows.
+func kindOf(v *voucher) string {
+	if v == nil {
+		return trustLocal
+	}
+	return v.Kind
+}
+
+// admit refuses a model that the policy of now does not let serve. It reads no
+// file: in remembers what was found out when the model was installed.
+func (a *authority) admit(in installed) error {
+	t := a.trust()
+	if len(believed(in, "", t)) == 0 {
+		switch {
+		case !a.require && (in.Foreign == "" || !a.strict()):
+			return nil
+		case in.Foreign != "":
+			return control.Errorf(control.KeyUnknown, "it is signed by %s, which is not trusted here: copy the public key to %s", in.Foreign, a.dir)
+		case len(in.Signed) > 0:
+			return control.Errorf(control.KeyUnknown, "it was signed by %s, which is no longer trusted: put the public key back into %s, or sign the file anew", in.Signed[0], a.dir)
+		default:
+			return a.unsigned(in.File)
+		}
+	}
+	if !a.require {
+		return nil
+	}
+	for _, name := range in.Beside {
+		if len(believed(in, name, t)) == 0 {
+			return a.unsignedSide(name)
+		}
+	}
+	return nil
+}
+
+// unsigned and unsignedSide say what the policy misses.
+func (a *authority) unsigned(name string) *control.Error {
+	return control.Errorf(control.SignatureMissing,
+		"%s is not signed and drop.require_signature is set: sign it with windhover sign, or put %s%s beside it", name, name, signatureEnd)
+}
+
+func (a *authority) unsignedSide(name string) *control.Error {
+	return control.Errorf(control.SignatureMissing,
+		"%s is not signed and drop.require_signature is set: the signature of the weights does not cover it; put %s%s beside it, or pack it into the weights with windhover pack and sign those", name, name, signatureEnd)
+}
