@@ -28,7 +28,7 @@ type sink func(at int64, p []byte)
 type piece struct {
 	at    int64
 	p     []byte // the bytes as they are stored
-	plain []byte // deciphered: set before ready is closed, nil without a stage
+	plain []byte // deciphered: by a stage before ready is closed, or by who sends
 	ready chan struct{}
 	users atomic.Int32 // who still looks at it
 	buf   []byte
@@ -38,31 +38,35 @@ type piece struct {
 // fan hands pieces to sinks. get and send are for one goroutine; close waits for
 // the sinks and must be called.
 type fan struct {
-	size  int // of a piece
-	made  int
-	free  chan *piece
-	lanes []chan *piece
-	wg    sync.WaitGroup
+	size   int // of a piece
+	made   int
+	staged bool
+	free   chan *piece
+	lanes  []chan *piece
+	wg     sync.WaitGroup
 }
 
 // newFan starts a goroutine for each sink. The sinks of raw see the bytes as
 // stored, in order. stage, if not nil, gets every piece, in several goroutines at
 // once and in any order; after it the sinks of plain see piece.plain, in order.
+// Without a stage, who sends says what is plain.
 func newFan(size int, raw []sink, stage func(*piece), plain []sink) *fan {
 	f := &fan{size: max(size, 1), free: make(chan *piece, pieceCount)}
 	for _, s := range raw {
 		f.lane(1, func(c *piece) { s(c.at, c.p) })
 	}
-	if stage == nil {
-		return f
+	f.staged = stage != nil
+	if f.staged {
+		f.lane(runtime.GOMAXPROCS(0), func(c *piece) {
+			stage(c)
+			close(c.ready)
+		})
 	}
-	f.lane(runtime.GOMAXPROCS(0), func(c *piece) {
-		stage(c)
-		close(c.ready)
-	})
 	for _, s := range plain {
 		f.lane(1, func(c *piece) {
-			<-c.ready
+			if f.staged {
+				<-c.ready
+			}
 			s(c.at, c.plain)
 		})
 	}
@@ -112,11 +116,26 @@ func (f *fan) get(ctx context.Context) *piece {
 }
 
 // send gives the first n bytes of c.buf, which lie at offset at, to all sinks.
-func (f *fan) send(c *piece, at int64, n int) {
-	c.at, c.p, c.plain, c.ready = at, c.buf[:n], nil, make(chan struct{})
+// plain is for the sinks of plain where no stage makes it.
+func (f *fan) send(c *piece, at int64, n int, plain []byte) {
+	c.at, c.p, c.plain = at, c.buf[:n], plain
+	if f.staged {
+		c.ready = make(chan struct{})
+	}
 	c.users.Store(int32(len(f.lanes)))
 	for _, in := range f.lanes {
 		in <- c
+	}
+}
+
+// drain waits until every sink has seen all that was sent.
+func (f *fan) drain() {
+	all := make([]*piece, f.made)
+	for i := range all {
+		all[i] = <-f.free
+	}
+	for _, c := range all {
+		f.free <- c
 	}
 }
 
@@ -154,7 +173,7 @@ func (s *pass) run(ctx context.Context) error {
 		if err := readFull(s.r, c.buf[:n], at); err != nil {
 			return err
 		}
-		f.send(c, at, n)
+		f.send(c, at, n, nil)
 		at += int64(n)
 		if s.passed != nil {
 			s.passed(at)

@@ -32,8 +32,11 @@ type Spec struct {
 	Q8, Q4 Layout // as DefaultLayouts gives them; recorded even for a family that is absent
 	Vision bool   // write the vision tensors
 	EmbF32 bool   // token_embed in F32 instead of F16
-	Fields int    // header: 41 or 45 fields; 0: 41 for a dense model, 45 for experts
+	Fields int    // header: 41 or 45 fields; 0: 41 for a dense model, 45 for experts, encrypted and signed files
 	Extra  []Extra
+
+	Encrypt bool // the Writer needs CreateOptions.Key
+	Signed  bool // the Writer needs CreateOptions.Sign
 }
 
 // Extra is an entry after the tensors that carries bytes, stored as
@@ -99,8 +102,14 @@ func NewPlan(s Spec) (*Plan, error) {
 	if moe {
 		h.Version, h.Flags = VersionMoE, FlagMoE
 	}
-	switch {
-	case h.Fields == 0 && moe:
+	if s.Encrypt {
+		h.Flags |= FlagEnc
+	}
+	if s.Signed {
+		h.Flags |= FlagSigned
+	}
+	switch sealed := s.Encrypt || s.Signed; {
+	case h.Fields == 0 && (moe || sealed):
 		h.Fields = 45
 	case h.Fields == 0:
 		h.Fields = 41
@@ -108,6 +117,8 @@ func NewPlan(s Spec) (*Plan, error) {
 		return nil, fmt.Errorf("vqf: plan: no header of %d fields: use 41 or 45", h.Fields)
 	case h.Fields == 41 && moe:
 		return nil, fmt.Errorf("vqf: plan: the 41-field header has no place for experts: use 45")
+	case h.Fields == 41 && sealed:
+		return nil, fmt.Errorf("vqf: plan: encrypted and signed files are written with the 45-field header: use 45")
 	}
 	if err := h.layoutFlags(&s); err != nil {
 		return nil, err

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"os"
@@ -20,18 +19,21 @@ import (
 type Writer struct {
 	path, tmp string
 	plan      *Plan
+	header    Header  // the plan's, with counter block and signature
+	seal      *sealer // of an encrypted or signed file
 	f         *os.File
 	next      int    // entry the next byte belongs to
 	left      uint64 // bytes that entry still wants
 	at        uint64 // file offset of the next byte
 	sum       uint64 // running checksum
 	err       error  // first failure; nothing is written after it
+	partial   bool   // Resume may continue what is cancelled
 }
 
 // Result is what Commit found when it read the file back.
 type Result struct {
 	Size    int64
-	MemSum  uint64 // checksum kept while writing
+	MemSum  uint64 // checksum kept while writing; of an encrypted file, over what is stored
 	FileSum uint64 // checksum of what was read back, equal to MemSum
 	SHA256  string // of the whole file, hex
 }
@@ -39,13 +41,28 @@ type Result struct {
 // Create starts a file. The plan must not change until Commit. Temporary files
 // that killed processes left for the same path are removed.
 func Create(path string, plan *Plan) (*Writer, error) {
+	return CreateWith(path, plan, CreateOptions{})
+}
+
+// CreateWith is Create of a file that is encrypted, signed or both, as the plan
+// says. The data is given in plain.
+func CreateWith(path string, plan *Plan, opt CreateOptions) (*Writer, error) {
 	w := &Writer{path: path, plan: plan, next: -1}
-	var err error
+	iv, err := opt.firstBlock()
+	if err == nil {
+		err = w.setUp(opt, iv)
+	}
+	if err != nil {
+		return nil, err
+	}
 	if w.f, w.tmp, err = createTemporary(path); err != nil {
 		return nil, err
 	}
 	return w, w.start()
 }
+
+// prefix is the file's bytes before the data area.
+func (w *Writer) prefix() []byte { return (&Plan{Header: w.header, Tensors: w.plan.Tensors}).Prefix() }
 
 // start writes what lies before the data.
 func (w *Writer) start() error {
@@ -54,10 +71,11 @@ func (w *Writer) start() error {
 		return err
 	}
 	w.sum = fnvUpdate(fnvOffset, w.plan.directory())
-	if err := w.put(w.plan.Prefix()); err != nil {
+	if err := w.put(w.prefix()); err != nil {
 		w.Abort()
 		return err
 	}
+	w.begin()
 	w.advance()
 	return w.err
 }
@@ -175,6 +193,10 @@ func (w *Writer) advance() {
 
 // data writes bytes of the data area; hashing runs beside the writing.
 func (w *Writer) data(p []byte) {
+	if w.seal != nil {
+		w.dataSealed(p)
+		return
+	}
 	const worth = 64 << 10 // below this a goroutine costs more than it saves
 	if len(p) < worth {
 		w.sum = fnvUpdate(w.sum, p)
@@ -212,15 +234,23 @@ func (w *Writer) CommitContext(ctx context.Context, progress func(done, total in
 // by the name it has until then: only what passes gets its own. So a file that
 // cannot be used never lies where others look for files.
 func (w *Writer) CommitChecked(ctx context.Context, progress func(done, total int64), check func(tmp string) error) (Result, error) {
-	defer w.Abort()
+	defer func() {
+		if w.partial && ctx.Err() != nil {
+			w.Leave()
+		}
+		w.Abort()
+	}()
 	if w.f == nil {
 		return Result{}, fmt.Errorf("vqf: commit %s: %w", w.path, os.ErrClosed)
 	}
 	if t, left, ok := w.Next(); w.err == nil && ok {
 		w.err = fmt.Errorf("vqf: commit %s: tensor %q lacks %d of %d bytes", w.path, t.Name, left, t.Bytes)
 	}
+	var trailer []byte
 	if w.err == nil {
-		w.err = w.put(binary.LittleEndian.AppendUint64(nil, w.sum))
+		if trailer, w.err = w.finish(); w.err == nil {
+			w.err = w.put(trailer)
+		}
 	}
 	if w.err == nil {
 		w.err = w.f.Sync()
@@ -228,7 +258,7 @@ func (w *Writer) CommitChecked(ctx context.Context, progress func(done, total in
 	if w.err != nil {
 		return Result{}, w.err
 	}
-	res, err := w.readBack(ctx, progress)
+	res, err := w.readBack(ctx, trailer, progress)
 	if err != nil {
 		return Result{}, err
 	}
@@ -249,7 +279,7 @@ func (w *Writer) CommitChecked(ctx context.Context, progress func(done, total in
 }
 
 // readBack opens the file as a reader would and sums it again.
-func (w *Writer) readBack(ctx context.Context, progress func(done, total int64)) (Result, error) {
+func (w *Writer) readBack(ctx context.Context, trailer []byte, progress func(done, total int64)) (Result, error) {
 	st, err := w.f.Stat()
 	if err != nil {
 		return Result{}, fmt.Errorf("vqf: commit: %w", err)
@@ -262,7 +292,7 @@ func (w *Writer) readBack(ctx context.Context, progress func(done, total int64))
 	if err := readFull(w.f, prefix, 0); err != nil {
 		return Result{}, fmt.Errorf("vqf: commit: read back: %w", withPath(err, w.path))
 	}
-	if !bytes.Equal(prefix, w.plan.Prefix()) { // no checksum covers the header
+	if !bytes.Equal(prefix, w.prefix()) { // no checksum covers the header
 		return Result{}, fmt.Errorf("vqf: commit %s: header or directory read back differ: the storage is faulty: %w", w.path, ErrChecksum)
 	}
 	digest, sum := sha256.New(), newFNVRange(&p.header)
@@ -270,13 +300,13 @@ func (w *Writer) readBack(ctx context.Context, progress func(done, total int64))
 	if err := visit(ctx, w.f, 0, st.Size(), progress, sum.sink, hash); err != nil {
 		return Result{}, fmt.Errorf("vqf: commit: read back: %w", withPath(err, w.path))
 	}
-	stored, err := p.storedSum()
-	if err != nil {
+	stored := make([]byte, len(trailer))
+	if err := readFull(w.f, stored, int64(w.header.FileLen)); err != nil {
 		return Result{}, withPath(err, w.path)
 	}
-	if sum.h != w.sum || stored != w.sum {
-		return Result{}, fmt.Errorf("vqf: commit %s: wrote sum 0x%016x, read back 0x%016x, trailer 0x%016x: the storage is faulty: %w",
-			w.path, w.sum, sum.h, stored, ErrChecksum)
+	if sum.h != w.sum || !bytes.Equal(stored, trailer) {
+		return Result{}, fmt.Errorf("vqf: commit %s: wrote sum 0x%016x, read back 0x%016x, trailer %x for %x: the storage is faulty: %w",
+			w.path, w.sum, sum.h, stored, trailer, ErrChecksum)
 	}
 	return Result{Size: st.Size(), MemSum: w.sum, FileSum: sum.h, SHA256: hex.EncodeToString(digest.Sum(nil))}, nil
 }
@@ -286,6 +316,7 @@ func (w *Writer) Abort() {
 	if w.f == nil {
 		return
 	}
+	w.stop()
 	_ = w.f.Close() // the file goes anyway
 	_ = os.Remove(w.tmp)
 	w.f = nil

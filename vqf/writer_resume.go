@@ -56,8 +56,20 @@ func RemovePartial(path string) (bool, error) {
 // CreatePartial is Create with a temporary file of a known name, PartialName,
 // which Leave keeps for Resume. An earlier one is replaced.
 func CreatePartial(path string, plan *Plan) (*Writer, error) {
+	return CreatePartialWith(path, plan, CreateOptions{})
+}
+
+// CreatePartialWith is CreatePartial of a file that CreateWith would create.
+func CreatePartialWith(path string, plan *Plan, opt CreateOptions) (*Writer, error) {
 	sweep(path)
-	w := &Writer{path: path, tmp: PartialName(path), plan: plan, next: -1}
+	w := &Writer{path: path, tmp: PartialName(path), plan: plan, next: -1, partial: true}
+	iv, err := opt.firstBlock()
+	if err == nil {
+		err = w.setUp(opt, iv)
+	}
+	if err != nil {
+		return nil, err
+	}
 	if err := w.openPartial(os.O_CREATE); err != nil {
 		return nil, err
 	}
@@ -88,7 +100,12 @@ func (w *Writer) openPartial(flag int) (err error) {
 // ErrResume when the partial file is not what the mark says; then it is still
 // there.
 func Resume(ctx context.Context, path string, plan *Plan, m Mark, progress func(done, total int64)) (*Writer, error) {
-	w := &Writer{path: path, tmp: PartialName(path), plan: plan}
+	return ResumeWith(ctx, path, plan, m, CreateOptions{}, progress)
+}
+
+// ResumeWith is Resume of what CreatePartialWith began, with the same keys.
+func ResumeWith(ctx context.Context, path string, plan *Plan, m Mark, opt CreateOptions, progress func(done, total int64)) (*Writer, error) {
+	w := &Writer{path: path, tmp: PartialName(path), plan: plan, partial: true}
 	refuse := func(format string, args ...any) error {
 		return fmt.Errorf("vqf: resume %s: %s: %w", w.tmp, fmt.Sprintf(format, args...), ErrResume)
 	}
@@ -102,7 +119,7 @@ func Resume(ctx context.Context, path string, plan *Plan, m Mark, progress func(
 	if err != nil {
 		return nil, err
 	}
-	if err = w.reread(ctx, m, refuse, progress); err == nil {
+	if err = w.reread(ctx, m, opt, refuse, progress); err == nil {
 		err = w.reserve()
 	}
 	if err != nil {
@@ -126,7 +143,7 @@ func (w *Writer) place(at uint64) bool {
 }
 
 // reread takes up the checksum from the bytes themselves.
-func (w *Writer) reread(ctx context.Context, m Mark, refuse func(string, ...any) error, progress func(done, total int64)) error {
+func (w *Writer) reread(ctx context.Context, m Mark, opt CreateOptions, refuse func(string, ...any) error, progress func(done, total int64)) error {
 	st, err := w.f.Stat()
 	if err != nil {
 		return fmt.Errorf("vqf: resume: %w", err)
@@ -134,16 +151,18 @@ func (w *Writer) reread(ctx context.Context, m Mark, refuse func(string, ...any)
 	if st.Size() < int64(m.At) {
 		return refuse("it has %d bytes, want at least %d", st.Size(), m.At)
 	}
-	want := w.plan.Prefix()
-	prefix := make([]byte, len(want))
+	prefix := make([]byte, w.plan.Header.DataOffset)
 	if err := readFull(w.f, prefix, 0); err != nil {
 		return fmt.Errorf("vqf: resume: %w", withPath(err, w.tmp))
 	}
-	if !bytes.Equal(prefix, want) {
+	if err := w.setUp(opt, w.fromPartial(prefix)); err != nil {
+		return err
+	}
+	if !bytes.Equal(prefix, w.prefix()) {
 		return refuse("its header or directory is another file's")
 	}
 	sum := newFNVRange(&w.plan.Header)
-	if err := visit(ctx, w.f, 0, int64(m.At), progress, sum.sink); err != nil {
+	if err := w.takeUp(ctx, int64(m.At), sum.sink, progress); err != nil {
 		return fmt.Errorf("vqf: resume: %w", withPath(err, w.tmp))
 	}
 	if sum.h != m.Sum {
@@ -160,7 +179,10 @@ func (w *Writer) reread(ctx context.Context, m Mark, refuse func(string, ...any)
 }
 
 // Mark is how far the writer has come.
-func (w *Writer) Mark() Mark { return Mark{w.at, w.sum} }
+func (w *Writer) Mark() Mark {
+	w.settle()
+	return Mark{w.at, w.sum}
+}
 
 // Sync waits until what was written has reached the storage. It may be called
 // while Write runs: what Write has not begun by then is not waited for.
@@ -176,6 +198,7 @@ func (w *Writer) Leave() {
 	if w.f == nil {
 		return
 	}
+	w.stop()
 	_ = w.f.Close() // what is not on the storage is written again
 	w.f = nil
 	if w.err == nil {
