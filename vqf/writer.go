@@ -48,17 +48,24 @@ func Create(path string, plan *Plan) (*Writer, error) {
 // says. The data is given in plain.
 func CreateWith(path string, plan *Plan, opt CreateOptions) (*Writer, error) {
 	w := &Writer{path: path, plan: plan, next: -1}
+	if err := w.create(opt); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+func (w *Writer) create(opt CreateOptions) error {
 	iv, err := opt.firstBlock()
 	if err == nil {
 		err = w.setUp(opt, iv)
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if w.f, w.tmp, err = createTemporary(path); err != nil {
-		return nil, err
+	if w.f, w.tmp, err = createTemporary(w.path); err != nil {
+		return err
 	}
-	return w, w.start()
+	return w.start()
 }
 
 // prefix is the file's bytes before the data area.
@@ -76,7 +83,9 @@ func (w *Writer) start() error {
 		return err
 	}
 	w.begin()
-	w.advance()
+	if w.next < 0 { // else the whole data area follows
+		w.advance()
+	}
 	return w.err
 }
 
@@ -247,6 +256,9 @@ func (w *Writer) CommitChecked(ctx context.Context, progress func(done, total in
 		w.err = fmt.Errorf("vqf: commit %s: tensor %q lacks %d of %d bytes", w.path, t.Name, left, t.Bytes)
 	}
 	var trailer []byte
+	if w.err == nil && w.at != w.header.FileLen {
+		w.err = fmt.Errorf("vqf: commit %s: internal error: the data ends at %d, not at %d", w.path, w.at, w.header.FileLen)
+	}
 	if w.err == nil {
 		if trailer, w.err = w.finish(); w.err == nil {
 			w.err = w.put(trailer)
