@@ -15,6 +15,7 @@ import (
 func newConvert() *cobra.Command {
 	var opt convert.Options
 	var out string
+	var quality bool
 	cmd := &cobra.Command{
 		Use:   "convert SRC [-o OUT.vqf]",
 		Short: "Convert a Hugging Face directory or a GGUF file to VQF",
@@ -25,14 +26,17 @@ Architectures: qwen3, llama, and the text part of qwen3vl.
 
 The result appears under its name only when it is complete, has been read back
 and has reached the disk. The same source and options give the same bytes on
-every machine.
+every machine. What is interrupted leaves nothing, or with --resume what the next
+--resume of the same conversion goes on from: .NAME.partial and .NAME.journal
+beside the result. A kill or a loss of power costs a few seconds of the work.
 
 Modes: auto is q8 up to 1.0e9 parameters and q4 above. q4 takes 4.5 bits a
 weight, q8 8.5; dual holds both and needs the room of both. q4i and g256 are
 there for other engines that read VQF.`,
 		Example: `  windhover convert SmolLM2-135M-Instruct.Q4_1.gguf
   windhover convert ~/models/Qwen3-0.6B -o qwen3-0.6b.vqf
-  windhover convert model.gguf --mode q4 --max-seq 4096 -o small.vqf`,
+  windhover convert model.gguf --mode q4 --max-seq 4096 -o small.vqf
+  windhover convert ~/models/Qwen3-8B --resume --report -o qwen3-8b.vqf`,
 		Args: args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, a []string) error {
 			opt.Converter = "windhover " + appliance.Version
@@ -46,8 +50,8 @@ there for other engines that read VQF.`,
 			}
 			update, end := progress(cmd, "converting")
 			defer end()
-			// The file is written, read back and read again: three times its size.
-			report, err := convert.Run(cmd.Context(), a[0], out, opt, func(done, total int64) { update(done/3, total/3) })
+			// The file is written and read back: twice its size.
+			report, err := convert.Run(cmd.Context(), a[0], out, opt, func(done, total int64) { update(done/2, total/2) })
 			if err != nil {
 				return err
 			}
@@ -56,6 +60,9 @@ there for other engines that read VQF.`,
 				return printJSON(cmd, report)
 			}
 			_, err = fmt.Fprint(cmd.OutOrStdout(), report)
+			if err == nil && quality {
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "\n%s", report.QualityTable())
+			}
 			return err
 		},
 	}
@@ -68,6 +75,8 @@ there for other engines that read VQF.`,
 	f.IntVar(&opt.MaxSeq, "max-seq", 0, "context in the header, tokens (default: the model's, at most 8192)")
 	f.IntVar(&opt.Threads, "threads", 0, "threads (default: all)")
 	f.IntVar(&opt.Chunk, "chunk", 0, "rows converted at once (default: what fits the caches)")
+	f.BoolVar(&opt.Resume, "resume", false, "keep what is done when interrupted, and continue what was kept")
+	f.BoolVar(&quality, "report", false, "print how far each tensor is from the source, layer by layer")
 	f.StringVar(&opt.Name, "name", "", "name in the metadata (default: what the source says)")
 	addProgressFlag(cmd)
 	return cmd

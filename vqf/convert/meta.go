@@ -44,6 +44,8 @@ type meta struct {
 	// Relative RMS error that quantising made, by tensor: numbers of one
 	// length, since the entry's size is settled before they are known.
 	Errors map[string]json.RawMessage `json:"errors"`
+	// Largest difference that quantising made to a weight, likewise.
+	MaxErrors map[string]json.RawMessage `json:"max_errors"`
 }
 
 type metaSource struct {
@@ -62,7 +64,7 @@ func newMeta(m *model, s *settings, spec vqf.Spec) *meta {
 		ChatTemplate: w.template, BosToken: w.bosToken, EosToken: w.eosToken, AddBOS: w.addBOS,
 		BosID: w.bosID, EosID: w.eosID, StopIDs: w.stopIDs, SpecialIDs: w.special, Generation: w.generation,
 		Mode: spec.Mode, Quantiser: s.quantiser(spec.Mode), Q8Layout: spec.Q8.String(), Q4Layout: spec.Q4.String(),
-		Tied: m.tied, Params: m.params, ContextLength: m.context, Errors: map[string]json.RawMessage{}}
+		Tied: m.tied, Params: m.params, ContextLength: m.context, Errors: map[string]json.RawMessage{}, MaxErrors: map[string]json.RawMessage{}}
 	if e.Name == "" {
 		e.Name = w.name
 	}
@@ -78,8 +80,9 @@ func newMeta(m *model, s *settings, spec vqf.Spec) *meta {
 	return e
 }
 
-func (e *meta) setError(tensor string, relative float64) {
+func (e *meta) setErrors(tensor string, relative, most float64) {
 	e.Errors[tensor] = json.RawMessage(fmt.Sprintf("%.3e", relative))
+	e.MaxErrors[tensor] = json.RawMessage(fmt.Sprintf("%.3e", most))
 }
 
 // encode returns the JSON, with characters as they are: a chat template is

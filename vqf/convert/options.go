@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"time"
 
 	"windhover/vqf"
 )
@@ -67,6 +68,13 @@ type Options struct {
 	Chunk     int    // rows a piece; 0: what fits the caches
 	Name      string // of the model, for the metadata; "": what the source says
 	Converter string // name and version, for the metadata; "": windhover
+
+	// Resume keeps what is done when the conversion is interrupted, also by
+	// kill or by loss of power, and continues what an earlier one kept, if it
+	// was the same one: vqf.PartialName and JournalName. The result is the one
+	// of a conversion in one go.
+	Resume     bool
+	checkpoint time.Duration // between journals; 0: checkpointEvery
 
 	// Optimize chooses scale and codes of each block of four-bit weights for
 	// the smallest squared error instead of rounding them (docs/FORMAT.md
@@ -129,6 +137,9 @@ func (o Options) resolve() (*settings, error) {
 	}
 	if s.Threads == 0 {
 		s.Threads = runtime.GOMAXPROCS(0)
+	}
+	if s.checkpoint == 0 {
+		s.checkpoint = checkpointEvery
 	}
 	if s.Converter == "" {
 		s.Converter = "windhover"

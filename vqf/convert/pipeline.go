@@ -4,7 +4,6 @@ package convert
 
 import (
 	"context"
-	"math"
 	"sync"
 
 	"windhover/kernels"
@@ -28,8 +27,8 @@ type piece struct {
 	row   int // first row of the matrix
 	rows  int
 
-	out  []byte    // the file's bytes
-	sums []float64 // rowErrors
+	out  []byte  // the file's bytes
+	sums []tally // of each row, if quantised
 	err  error
 	done chan struct{} // one element: out or err is ready
 }
@@ -42,6 +41,40 @@ type pipeline struct {
 	encs    []encoding // by entry of the plan, extras excluded
 	threads int
 	chunk   int // rows asked for, 0: as many as make a default piece
+	from    start
+}
+
+// start is where a conversion that is continued begins.
+type start struct{ entry, part, row int }
+
+// startAt finds the entry and row that a writer wants next, or says that it is
+// in the middle of rows that belong together.
+func (p *pipeline) startAt(w *vqf.Writer) (start, bool) {
+	next, left, ok := w.Next()
+	for i := range p.encs {
+		if !ok || p.plan.Tensors[i].Name != next.Name {
+			continue
+		}
+		done := next.Bytes - left
+		for k, m := range p.m.parts[role(next.Name)] {
+			e := &p.encs[i]
+			if size := uint64(e.size(m.rows * m.cols)); done >= size {
+				done -= size
+				continue
+			}
+			unit := uint64(e.size(e.unit * m.cols))
+			return start{i, k, int(done/unit) * e.unit}, done%unit == 0
+		}
+	}
+	return start{entry: len(p.encs)}, !ok || next.Name == p.extra()
+}
+
+// extra is the name of the first entry that is no weight.
+func (p *pipeline) extra() string {
+	if len(p.plan.Tensors) == len(p.encs) {
+		return ""
+	}
+	return p.plan.Tensors[len(p.encs)].Name
 }
 
 // rowsOf is the number of rows in a piece of a matrix.
@@ -55,9 +88,10 @@ func (p *pipeline) rowsOf(m *matrix, e *encoding) int {
 	return (rows + e.unit - 1) / e.unit * e.unit
 }
 
-// run converts every tensor into w. The first error in file order is returned,
-// whichever worker met it first. add hears of each entry's row errors.
-func (p *pipeline) run(ctx context.Context, w *vqf.Writer, add func(entry int, sums []float64)) error {
+// run converts every tensor, from where the pipeline begins, into w. The first
+// error in file order is returned, whichever worker met it first. add hears of
+// each piece that was written; its error ends the work.
+func (p *pipeline) run(ctx context.Context, w *vqf.Writer, add func(*piece) error) error {
 	inner, cancel := context.WithCancel(ctx)
 	flight := 3 * p.threads
 	free, order, work := make(chan *piece, flight), make(chan *piece, flight), make(chan *piece, flight)
@@ -94,12 +128,13 @@ func (p *pipeline) run(ctx context.Context, w *vqf.Writer, add func(entry int, s
 
 // cut hands out pieces in file order until all are out or ctx ends.
 func (p *pipeline) cut(ctx context.Context, free <-chan *piece, order, work chan<- *piece) {
-	for i := range p.encs {
+	at := p.from
+	for i := at.entry; i < len(p.encs); i++ {
 		parts := p.m.parts[role(p.plan.Tensors[i].Name)]
-		for k := range parts {
+		for k := at.part; k < len(parts); k++ {
 			m, e := &parts[k], &p.encs[i]
 			step := p.rowsOf(m, e)
-			for row := 0; row < m.rows; row += step {
+			for row := at.row; row < m.rows; row += step {
 				var j *piece
 				select {
 				case j = <-free:
@@ -110,12 +145,14 @@ func (p *pipeline) cut(ctx context.Context, free <-chan *piece, order, work chan
 				order <- j // both hold as many as there are pieces: no wait
 				work <- j
 			}
+			at.row = 0
 		}
+		at.part = 0
 	}
 }
 
 // write takes finished pieces in order.
-func (p *pipeline) write(order <-chan *piece, free chan<- *piece, w *vqf.Writer, add func(int, []float64)) error {
+func (p *pipeline) write(order <-chan *piece, free chan<- *piece, w *vqf.Writer, add func(*piece) error) error {
 	for j := range order {
 		<-j.done
 		if j.err != nil {
@@ -124,7 +161,9 @@ func (p *pipeline) write(order <-chan *piece, free chan<- *piece, w *vqf.Writer,
 		if _, err := w.Write(j.out); err != nil {
 			return err
 		}
-		add(j.entry, j.sums)
+		if err := add(j); err != nil {
+			return err
+		}
 		free <- j
 	}
 	return nil
@@ -166,8 +205,7 @@ func (b *buffers) convert(j *piece) error {
 	if e.layout.Rows() > 1 {
 		kernels.Repack(j.out, blocks, j.rows, j.m.cols, e.layout)
 	}
-	j.sums = grow(j.sums, 2*j.rows)
-	clear(j.sums)
+	j.sums = grow(j.sums, j.rows)
 	e.rowErrors(j.sums, blocks, b.values, j.m.cols)
 	return nil
 }
@@ -178,22 +216,4 @@ func grow[T any](s []T, n int) []T {
 		return make([]T, n)
 	}
 	return s[:n]
-}
-
-// errorSums gathers rowErrors by entry.
-type errorSums [][2]float64
-
-func (s errorSums) add(entry int, sums []float64) {
-	for i := 0; i+1 < len(sums); i += 2 {
-		s[entry][0] += sums[i]
-		s[entry][1] += sums[i+1]
-	}
-}
-
-// relative is the root of lost over all: 0.01 means one percent.
-func (s errorSums) relative(entry int) float64 {
-	if s[entry][1] == 0 {
-		return 0
-	}
-	return math.Sqrt(s[entry][0] / s[entry][1])
 }

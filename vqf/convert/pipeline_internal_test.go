@@ -77,7 +77,7 @@ func TestRowErrors(t *testing.T) {
 	} {
 		blocks := make([]byte, c.enc.size(len(x)))
 		c.enc.quantise(blocks, x)
-		sums := make([]float64, 2*rows)
+		sums := make([]tally, rows)
 		c.enc.rowErrors(sums, blocks, x, cols)
 		layout := kernels.Q8Row
 		if c.enc.bytes == 18 {
@@ -90,13 +90,14 @@ func TestRowErrors(t *testing.T) {
 		back := make([]float32, cols)
 		for r := range rows {
 			m.DequantizeRow(back, r)
-			lost, all := 0.0, 0.0
+			lost, all, most := 0.0, 0.0, float32(0)
 			for i, v := range x[r*cols : (r+1)*cols] {
 				lost += math.Pow(float64(v)-float64(back[i]), 2)
 				all += float64(v) * float64(v)
+				most = max(most, v-back[i], back[i]-v)
 			}
-			if math.Abs(sums[2*r]-lost) > 1e-5*lost || math.Abs(sums[2*r+1]-all) > 1e-5*all {
-				t.Errorf("%s row %d: got %v of %v, want %v of %v", c.name, r, sums[2*r], sums[2*r+1], lost, all)
+			if got := sums[r]; math.Abs(got.Lost-lost) > 1e-5*lost || math.Abs(got.All-all) > 1e-5*all || got.Max != most {
+				t.Errorf("%s row %d: got %+v, want %v of %v, most %v", c.name, r, got, lost, all, most)
 			}
 		}
 	}

@@ -118,35 +118,3 @@ func (e *encoding) checkValues(m *matrix, x []float32, row int) error {
 	}
 	return fmt.Errorf("convert: internal error: tensor %q: a value vanished", m.name)
 }
-
-// rowErrors adds, for each row, the squares of what quantising took away and
-// of the values themselves: sums[2r] and sums[2r+1]. blocks are row-major.
-// Blocks are summed in float32 and rows in float64, always in order, so that
-// the sums do not depend on how the work is cut.
-func (e *encoding) rowErrors(sums []float64, blocks []byte, x []float32, cols int) {
-	var codes [kernels.BlockLen]float32
-	for b := 0; len(x) >= len(codes); b++ {
-		d := kernels.F16ToF32(binary.LittleEndian.Uint16(blocks))
-		q := blocks[2:e.bytes]
-		if e.bytes == kernels.Q4BlockBytes {
-			for i, c := range q {
-				codes[i] = float32(int(c&15) - 8)
-				codes[i+16] = float32(int(c>>4) - 8)
-			}
-		} else {
-			for i, c := range q {
-				codes[i] = float32(int8(c))
-			}
-		}
-		var lost, all float32
-		for i, v := range x[:len(codes)] {
-			gone := v - float32(d*codes[i])
-			lost += float32(gone * gone)
-			all += float32(v * v)
-		}
-		r := b * len(codes) / cols
-		sums[2*r] += float64(lost)
-		sums[2*r+1] += float64(all)
-		x, blocks = x[len(codes):], blocks[e.bytes:]
-	}
-}

@@ -40,7 +40,10 @@ type Report struct {
 	MemSum    string             `json:"memsum"`   // checksum kept while writing
 	FileSum   string             `json:"file_sum"` // of what was read back
 	SHA256    string             `json:"sha256"`
-	Errors    map[string]float64 `json:"errors"` // relative RMS by quantised tensor
+	Errors    map[string]float64 `json:"errors"`                  // relative RMS by quantised tensor
+	MaxErrors map[string]float64 `json:"max_errors"`              // largest difference of a weight from the source's
+	Quality   []Quality          `json:"quality"`                 // the same and more, in file order
+	Resumed   int64              `json:"resumed_bytes,omitempty"` // taken over from a conversion that was interrupted
 	Seconds   float64            `json:"seconds"`
 }
 
