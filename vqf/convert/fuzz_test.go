@@ -20,13 +20,26 @@ func FuzzGGUF(f *testing.F) {
 	m := miniature
 	f.Add(readFile(f, m.ggufFile(f, "qwen3", "BF16", nil)))
 	f.Add(readFile(f, m.ggufFile(f, "qwen3vl", "Q8_0", nil)))
+	f.Add(readFile(f, mixture.ggufFile(f, "qwen3moe", "BF16", nil)))
 	m.qnorm, m.tied = false, true
 	f.Add(readFile(f, m.ggufFile(f, "llama", "Q4_0", nil)))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		dir := t.TempDir()
 		src := filepath.Join(dir, "x.gguf")
 		writeFile(t, src, b)
-		convertOrRefuse(t, src, filepath.Join(dir, "x.vqf"))
+		convertOrRefuse(t, src, filepath.Join(dir, "x.vqf"), convert.Options{})
+	})
+}
+
+// FuzzProjector: the same for the projector file of a model that sees.
+func FuzzProjector(f *testing.F) {
+	text := seeing.ggufFile(f, "qwen3vl", "BF16", nil)
+	f.Add(readFile(f, seeing.tower.mmprojFile(f, "BF16", nil, nil)))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		dir := t.TempDir()
+		mmproj := filepath.Join(dir, "mmproj.gguf")
+		writeFile(t, mmproj, b)
+		convertOrRefuse(t, text, filepath.Join(dir, "x.vqf"), convert.Options{Mmproj: mmproj})
 	})
 }
 
@@ -49,17 +62,36 @@ func FuzzConfig(f *testing.F) {
 		}
 		f.Add(b)
 	}
+	fuzzConfig(f, weights)
+}
+
+// FuzzConfigExperts: the same for a mixture of experts.
+func FuzzConfigExperts(f *testing.F) {
+	dir := mixture.hfDir(f, "qwen3_moe", "BF16", nil)
+	f.Add(readFile(f, filepath.Join(dir, "config.json")))
+	fuzzConfig(f, readFile(f, filepath.Join(dir, "model.safetensors")))
+}
+
+// FuzzConfigVision: the same for a model with a vision tower.
+func FuzzConfigVision(f *testing.F) {
+	dir := seeing.hfDir(f, "qwen3_vl", "BF16", nil)
+	f.Add(readFile(f, filepath.Join(dir, "config.json")))
+	fuzzConfig(f, readFile(f, filepath.Join(dir, "model.safetensors")))
+}
+
+func fuzzConfig(f *testing.F, weights []byte) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		dir := t.TempDir()
 		writeFile(t, filepath.Join(dir, "config.json"), b)
 		writeFile(t, filepath.Join(dir, "model.safetensors"), weights)
-		convertOrRefuse(t, dir, filepath.Join(dir, "x.vqf"))
+		convertOrRefuse(t, dir, filepath.Join(dir, "x.vqf"), convert.Options{})
 	})
 }
 
-func convertOrRefuse(t *testing.T, src, dst string) {
+func convertOrRefuse(t *testing.T, src, dst string, opt convert.Options) {
 	t.Helper()
-	if _, err := convert.Run(context.Background(), src, dst, convert.Options{Threads: 1}, nil); err != nil {
+	opt.Threads = 1
+	if _, err := convert.Run(context.Background(), src, dst, opt, nil); err != nil {
 		if _, err := os.Stat(dst); err == nil {
 			t.Fatal("there is a file after the error")
 		}

@@ -206,7 +206,7 @@ func TestSharedVisionText(t *testing.T) {
 // Every matrix of every golden model is quantised as the goldens' own
 // quantiser does: the error report stays within what Q8_0 and Q4_0 cost.
 func TestSharedErrors(t *testing.T) {
-	for _, dir := range []string{"qwen3-tiny", "qwen3-tiny-untied", "llama-tiny", "qwen3vl-tiny"} {
+	for _, dir := range []string{"qwen3-tiny", "qwen3-tiny-untied", "llama-tiny", "qwen3moe-tiny", "qwen3vl-tiny"} {
 		_, r := run(t, shared(t, "models/"+dir), convert.Options{Mode: "dual"})
 		for name, e := range r.Errors {
 			lo, hi := 0.003, 0.008
