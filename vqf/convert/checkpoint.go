@@ -32,7 +32,7 @@ func (j *work) begin(ctx context.Context, p *pipeline) (*vqf.Writer, error) {
 		if err := removeJournal(path); err != nil {
 			return nil, err
 		}
-		return j.writer(vqf.Create(j.dst, j.plan))
+		return j.writer(vqf.CreateWith(j.dst, j.plan, j.keys()))
 	}
 	fresh, err := j.newJournal()
 	if err != nil {
@@ -50,7 +50,11 @@ func (j *work) begin(ctx context.Context, p *pipeline) (*vqf.Writer, error) {
 	if err := removeJournal(path); err != nil {
 		return nil, err
 	}
-	return j.writer(vqf.CreatePartial(j.dst, j.plan))
+	return j.writer(vqf.CreatePartialWith(j.dst, j.plan, j.keys()))
+}
+
+func (j *work) keys() vqf.CreateOptions {
+	return vqf.CreateOptions{Key: j.set.Encrypt, Sign: j.set.Sign, SignID: j.set.SignID}
 }
 
 func (j *work) writer(w *vqf.Writer, err error) (*vqf.Writer, error) {
@@ -68,7 +72,7 @@ func (j *work) resume(ctx context.Context, p *pipeline, old *journal) (*vqf.Writ
 		anew(why)
 		return nil, nil
 	}
-	w, err := vqf.Resume(ctx, j.dst, j.plan, old.Mark, func(done, _ int64) { j.progress(done, j.total()) })
+	w, err := vqf.ResumeWith(ctx, j.dst, j.plan, old.Mark, j.keys(), func(done, _ int64) { j.progress(done, j.total()) })
 	if errors.Is(err, vqf.ErrResume) {
 		anew(err.Error())
 		return nil, nil

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"windhover/vqf"
+	"windhover/vqf/seal"
 )
 
 // Sentinels that callers match with errors.Is.
@@ -82,6 +83,10 @@ type Options struct {
 	// the columns of a matrix are fed.
 	Optimize   bool
 	Importance *Importance
+
+	Encrypt *seal.Key        // encrypts the result under this passphrase
+	Sign    *seal.PrivateKey // signs the result
+	SignID  string           // signer id; "": seal.IDKestrel
 }
 
 // maxContext is what a header says at most unless MaxSeq is given
@@ -131,6 +136,12 @@ func (o Options) resolve() (*settings, error) {
 	}
 	if o.MaxSeq < 0 || o.Threads < 0 || o.Chunk < 0 {
 		return bad("max-seq %d, threads %d and chunk %d must not be negative", o.MaxSeq, o.Threads, o.Chunk)
+	}
+	if o.SignID != "" && (o.Sign == nil || !seal.KnownID(o.SignID)) {
+		return bad("signer id %q: it goes with a key, and readers accept %s and %s", o.SignID, seal.IDKestrel, seal.IDShs)
+	}
+	if (o.Encrypt != nil || o.Sign != nil) && s.fields == 41 {
+		return bad("header 41: encrypted and signed files have 45 fields")
 	}
 	if s.Importance != nil && !s.Optimize {
 		return bad("importance of the weights' inputs is used to optimise, and optimising was not asked for")

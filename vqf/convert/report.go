@@ -40,6 +40,7 @@ type Report struct {
 	MemSum    string             `json:"memsum"`   // checksum kept while writing
 	FileSum   string             `json:"file_sum"` // of what was read back
 	SHA256    string             `json:"sha256"`
+	Signer    string             `json:"signer,omitempty"`        // fingerprint of the key that signed it
 	Errors    map[string]float64 `json:"errors"`                  // relative RMS by quantised tensor
 	MaxErrors map[string]float64 `json:"max_errors"`              // largest difference of a weight from the source's
 	Quality   []Quality          `json:"quality"`                 // the same and more, in file order
@@ -99,6 +100,9 @@ func (r *Report) String() string {
 	}
 	for _, n := range r.Notes {
 		line("note", "%s", n)
+	}
+	if r.Signer != "" {
+		line("signed", "by %s", r.Signer)
 	}
 	fmt.Fprintf(&b, "wrote %s: %d tensors, %s, flags=0x%03x, memsum=%s file_sum=%s, %.2f seconds\n",
 		r.Output, r.Tensors, mib(r.Bytes), uint32(r.Flags), r.MemSum, r.FileSum, r.Seconds)

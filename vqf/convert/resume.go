@@ -27,7 +27,8 @@ type journal struct {
 	V       int               `json:"v"`
 	Options map[string]string `json:"options"` // those that change bytes, and the converter
 	Sources []journalSource   `json:"sources"`
-	Plan    string            `json:"plan"` // SHA-256 of header and directory
+	Plan    string            `json:"plan"`          // SHA-256 of header and directory
+	Key     string            `json:"key,omitempty"` // a tag of Plan under the passphrase
 	Mark    vqf.Mark          `json:"mark"`
 	Errors  tallies           `json:"errors"`
 }
@@ -62,12 +63,24 @@ func (j *work) newJournal() (*journal, error) {
 	}
 	sum := sha256.Sum256(j.plan.Prefix())
 	n.Plan = hex.EncodeToString(sum[:])
+	if j.set.Encrypt != nil {
+		// It gives away no more than the finished file does: both let who has
+		// them try passphrases.
+		tag := j.set.Encrypt.NewTag()
+		tag.Write([]byte("journal " + n.Plan))
+		n.Key = hex.EncodeToString(tag.Sum(nil))
+	}
 	return n, nil
 }
 
 // optionWords are the options by the names of their flags, as they were resolved.
 func (j *work) optionWords() map[string]string {
+	signer := ""
+	if j.set.Sign != nil {
+		signer = j.set.Sign.Public().Fingerprint() + " " + j.set.SignID
+	}
 	return map[string]string{
+		"encrypt": strconv.FormatBool(j.set.Encrypt != nil), "sign": signer,
 		"converter": j.set.Converter, "mode": string(j.spec.Mode), "q8-layout": j.spec.Q8.String(), "q4-layout": j.spec.Q4.String(),
 		"header": strconv.Itoa(j.plan.Header.Fields), "bare": strconv.FormatBool(j.meta == nil), "vision": strconv.FormatBool(j.spec.Vision),
 		"max-seq": strconv.FormatUint(uint64(j.arch.MaxSeqLen), 10), "name": j.set.Name,
@@ -121,6 +134,8 @@ func (n *journal) differs(old *journal) string {
 	switch {
 	case old.Plan != n.Plan:
 		return "the source's settings or tokenizer changed"
+	case old.Key != n.Key:
+		return "another passphrase"
 	case !old.Errors.fits(n.Errors):
 		return "the journal does not fit the model"
 	}

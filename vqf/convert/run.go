@@ -85,6 +85,9 @@ func (s *source) convertTo(ctx context.Context, dst string, set *settings, progr
 	r.head(m, spec, plan)
 	r.Quantiser = set.quantiser(spec.Mode)
 	r.Embedded = embedded != nil
+	if set.Sign != nil {
+		r.Signer = set.Sign.Public().Fingerprint()
+	}
 	r.Notes = append(r.Notes, note...)
 	j := &work{model: m, set: set, spec: spec, plan: plan, meta: embedded, report: r, dst: dst}
 	if j.progress = progress; progress == nil {
@@ -104,7 +107,8 @@ func (m *model) spec(set *settings, r *Report) (spec vqf.Spec, notes []string) {
 			mode = vqf.ModeQ8
 		}
 	}
-	spec = vqf.Spec{Arch: m.arch, Mode: mode, Vision: m.vision != nil, Fields: set.fields}
+	spec = vqf.Spec{Arch: m.arch, Mode: mode, Vision: m.vision != nil, Fields: set.fields,
+		Encrypt: set.Encrypt != nil, Signed: set.Sign != nil}
 	spec.Q8, spec.Q4 = vqf.DefaultLayouts(m.arch, mode, set.q8)
 	if mode.HasQ8() && mode != vqf.ModeQ4I && spec.Q8 != set.q8 {
 		notes = append(notes, fmt.Sprintf("q8 is written row-major: the model's sizes do not divide into %s tiles (vocabulary %d)", set.q8, m.arch.VocabSize))

@@ -100,7 +100,8 @@ func (j *work) writeFile(ctx context.Context, p *pipeline, h *hashing) (err erro
 func (j *work) commit(ctx context.Context, w *vqf.Writer) error {
 	size := j.plan.Size()
 	j.progress(size, j.total())
-	res, err := w.CommitChecked(ctx, func(done, _ int64) { j.progress(size+done, j.total()) }, j.selfCheck)
+	res, err := w.CommitChecked(ctx, func(done, _ int64) { j.progress(size+done, j.total()) },
+		func(tmp string) error { return j.selfCheck(ctx, tmp) })
 	if err != nil {
 		return fmt.Errorf("convert: %w", err)
 	}
@@ -163,13 +164,14 @@ func (j *work) writeExtras(w *vqf.Writer, list []string) error {
 }
 
 // selfCheck opens the result as the server does, knowing nothing of how it was
-// made, and holds what it finds against what was meant. Its checksum was taken
-// from the file a moment ago: the file is not read a third time for it.
-func (j *work) selfCheck(tmp string) (err error) {
+// made, and holds what it finds against what was meant. The checksum was taken
+// from the file a moment ago, and a plain file is not read again for it; of an
+// encrypted one this compares the tag.
+func (j *work) selfCheck(ctx context.Context, tmp string) (err error) {
 	fail := func(format string, args ...any) error {
 		return fmt.Errorf("convert: self-check FAIL: %s: %s", filepath.Base(j.dst), fmt.Sprintf(format, args...))
 	}
-	f, err := vqf.Open(tmp, vqf.OpenOptions{})
+	f, err := vqf.OpenContext(ctx, tmp, vqf.OpenOptions{Key: j.set.Encrypt, Lazy: true}, nil)
 	if err != nil {
 		return fmt.Errorf("convert: self-check FAIL: %w", err)
 	}
@@ -192,6 +194,9 @@ func (j *work) selfCheck(tmp string) (err error) {
 		if l, err := f.Q4Layout(); err != nil || l != j.spec.Q4 {
 			return fail("q4 layout %s, %v, want %s", l, err, j.spec.Q4)
 		}
+	}
+	if s := f.Header().Sig; j.set.Sign != nil && (s.Pub != j.set.Sign.Public() || !j.set.Sign.Public().Verify(string(s.ID[:s.IDLen]), s.Digest, s.R, s.S)) {
+		return fail("the signature does not verify")
 	}
 	if j.meta != nil && (!bytes.Equal(f.Tokenizer(), j.tokenizer) || f.Meta() == nil) {
 		return fail("the embedded tokenizer or metadata is not what was written")
