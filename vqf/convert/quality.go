@@ -122,7 +122,10 @@ type Quality struct {
 }
 
 func newQuality(t vqf.Tensor, parts []matrix, list []tally) Quality {
-	q := Quality{Tensor: t.Name, Type: t.Type.String(), Parts: len(parts), Rows: parts[0].rows, Cols: parts[0].cols, Bytes: t.Bytes}
+	q := Quality{Tensor: t.Name, Type: t.Type.String(), Parts: len(parts), Bytes: t.Bytes}
+	if len(parts) > 0 { // a vision tower without deepstack has empty entries
+		q.Rows, q.Cols = parts[0].rows, parts[0].cols
+	}
 	for _, p := range list {
 		q.sum.add(p)
 		q.PartErrors = append(q.PartErrors, p.relative())
