@@ -22,7 +22,9 @@ func newConvert() *cobra.Command {
 		Long: `Converts a model to VQF, the format that windhover serves: weights quantised and
 laid out for the kernels, tokenizer and chat template inside. SRC is a GGUF file,
 or a Hugging Face directory with config.json, *.safetensors and tokenizer files.
-Architectures: qwen3, llama, and the text part of qwen3vl.
+Architectures: qwen3, llama, qwen3moe (mixtures of experts) and qwen3vl (with
+pictures). The vision tower is in a Hugging Face directory of qwen3vl, and in a
+file of its own beside a GGUF file: give it with --mmproj.
 
 The result appears under its name only when it is complete, has been read back
 and has reached the disk. The same source and options give the same bytes on
@@ -36,6 +38,7 @@ there for other engines that read VQF.`,
 		Example: `  windhover convert SmolLM2-135M-Instruct.Q4_1.gguf
   windhover convert ~/models/Qwen3-0.6B -o qwen3-0.6b.vqf
   windhover convert model.gguf --mode q4 --max-seq 4096 -o small.vqf
+  windhover convert Qwen3VL-2B-Instruct-Q8_0.gguf --mmproj mmproj-Qwen3VL-2B-Instruct-F16.gguf
   windhover convert ~/models/Qwen3-8B --resume --report -o qwen3-8b.vqf`,
 		Args: args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, a []string) error {
@@ -71,6 +74,8 @@ there for other engines that read VQF.`,
 	f.StringVar(&opt.Mode, "mode", "auto", "auto, q4, q8, dual, q4i or g256")
 	f.StringVar(&opt.Q8Layout, "q8-layout", "", "8x8, 4x4 or row (default: 8x8; 4x4 when VLLM_Q8_8X8=0)")
 	f.StringVar(&opt.Header, "header", "auto", "fields of the header: auto, 41 or 45")
+	f.StringVar(&opt.Mmproj, "mmproj", "", "GGUF file with the vision tower that belongs to a GGUF model")
+	f.BoolVar(&opt.TextOnly, "text-only", false, "leave out the vision tower that a directory has")
 	f.BoolVar(&opt.Bare, "bare", false, "leave tokenizer and metadata out; a serving engine then needs them beside the file")
 	f.IntVar(&opt.MaxSeq, "max-seq", 0, "context in the header, tokens (default: the model's, at most 8192)")
 	f.IntVar(&opt.Threads, "threads", 0, "threads (default: all)")

@@ -14,5 +14,6 @@
 // threads, the size of the pieces or the machine. Memory is bounded by the
 // pieces in work, whatever the size of the model.
 //
-// Start with Run. Architectures: qwen3, llama, and the text part of qwen3vl.
+// Start with Run. Architectures: qwen3, llama, qwen3moe and qwen3vl, whose vision
+// tower comes from the directory or from the projector file beside a GGUF file.
 package convert
