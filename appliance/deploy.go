@@ -169,10 +169,12 @@ func (d *deployer) fail(ctx context.Context, s *sighting, e *control.Error) {
 }
 
 // remember puts a failure into the document of the model and returns the one that
-// was there.
+// was there. What a model waited for is no failure.
 func (d *deployer) remember(s *sighting) (before *control.Error) {
 	d.reg.update(s.Name, func(m *control.Model) {
-		before = m.Error
+		if m.State == stateReady || m.State == stateFailed {
+			before = m.Error
+		}
 		if m.State != stateReady {
 			m.State, m.Have = stateFailed, 0
 		}

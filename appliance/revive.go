@@ -115,7 +115,7 @@ func (d *deployer) revive(ctx context.Context, name string) {
 
 // readmit takes an installed version that may have been written over since.
 func (d *deployer) readmit(ctx context.Context, name string, in installed) error {
-	if !in.intact(d.store) {
+	if d.check == "always" || !in.intact(d.store) {
 		sum, err := digestOf(ctx, d.store.weights(in.Key))
 		if err != nil {
 			return err

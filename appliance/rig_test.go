@@ -49,7 +49,7 @@ func newRig(t *testing.T, state string) *rig {
 	r.deployer = newDeployer(p, b)
 	r.check, r.reg, r.probe, r.log = "install", newRegistry(nil), probeModel, slog.New(slog.DiscardHandler)
 	r.env = map[string]string{}
-	r.who = newAuthority(Config{}, func(name string) string { return r.env[name] }, r.log)
+	r.who = newAuthority(Config{Paths: Paths{Trust: filepath.Join(state, "trust.d")}}, func(name string) string { return r.env[name] }, r.log)
 	r.event = func(o control.Occurrence) {
 		r.mu.Lock()
 		defer r.mu.Unlock()

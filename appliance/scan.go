@@ -160,6 +160,7 @@ func (d *deployer) forget(here map[string]bool) {
 // sight finds or makes the sighting of a candidate as it is now.
 func (d *deployer) sight(c candidate) *sighting {
 	s, known := d.seen[c.Name]
+	signed := known && s.same(c) && !slices.Equal(s.sigContents(), c.sigContents())
 	switch {
 	case !known || !s.same(c):
 		s = &sighting{candidate: c, since: d.now()}
@@ -173,11 +174,11 @@ func (d *deployer) sight(c candidate) *sighting {
 		if s.failure != nil && s.failure.Code == control.Forbidden {
 			s.failure = nil // somebody gave us the right, perhaps
 		}
-	case !slices.Equal(s.sigContents(), c.sigContents()):
-		s.Sigs, s.since, s.due = c.Sigs, d.now(), time.Time{}
-		if s.failure != nil && !s.ready && s.regime != "" {
-			s.failure = nil // it may be what was lacking
-		}
+	case signed:
+		s.since, s.due = d.now(), time.Time{}
+	}
+	if s.Sigs = c.Sigs; signed && s.failure != nil && !s.ready && s.regime != "" {
+		s.failure = nil // the signature may be what was lacking
 	}
 	s.Skip = c.Skip
 	return s

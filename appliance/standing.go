@@ -38,10 +38,15 @@ func (d *deployer) findSignatures(c candidate) error {
 	return nil
 }
 
-// inside says that a file has a signature in it, or that something else is wrong.
+// inside says that a file has a signature in it, or that something else is wrong. A
+// signature whose flag was cleared is none.
 func inside(weights string) bool {
 	info, err := vqf.Inspect(weights)
-	return err != nil || info.Refused != nil || info.Header.Flags&vqf.FlagSigned != 0
+	if err != nil || info.Header.Flags&vqf.FlagSigned != 0 {
+		return true
+	}
+	var bad *vqf.FormatError
+	return errors.As(info.Refused, &bad) && bad.Field != "signature"
 }
 
 // news reports whether the signatures of an installed model have to be looked at
