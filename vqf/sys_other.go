@@ -18,4 +18,4 @@ func replaceFD(_, _ *os.File) error { return errors.ErrUnsupported }
 
 func forget(*os.File, int64, int64) {}
 
-func keepOut([]byte) {}
+func advise([]byte) {}

@@ -31,7 +31,7 @@ func anonymous(size int64) ([]byte, error) {
 	}
 	b, err := unix.Mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err == nil {
-		keepOut(b)
+		advise(b)
 	}
 	return b, err
 }
