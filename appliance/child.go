@@ -111,7 +111,7 @@ func childError(err error, stdout []byte, stderr string) error {
 		case strings.Contains(doc.Error.Message, syscall.ENOSPC.Error()), strings.Contains(doc.Error.Message, syscall.EDQUOT.Error()):
 			return control.Errorf(control.InsufficientStore, "%s", doc.Error.Message)
 		default:
-			return control.Errorf(control.FormatInvalid, "%s", doc.Error.Message)
+			return control.Errorf(verdict(doc.Error.Code), "%s", doc.Error.Message)
 		}
 	}
 	var exit *exec.ExitError
@@ -125,6 +125,19 @@ func childError(err error, stdout []byte, stderr string) error {
 		return control.Errorf(control.Internal, "%s", oneLine(errors.New(msg)))
 	}
 	return err
+}
+
+// verdict is the code for what a child found wrong with a file.
+func verdict(name string) control.Code {
+	for _, c := range []control.Code{
+		control.DigestMismatch, control.SignatureMissing, control.SignatureInvalid, control.KeyUnknown,
+		control.MinisignInvalid, control.PassphraseMissing, control.TagMismatch,
+	} {
+		if c.Name == name {
+			return c
+		}
+	}
+	return control.FormatInvalid
 }
 
 // readProgress reads lines "DONE TOTAL" until the child closes its end.

@@ -36,14 +36,14 @@ type DoctorReport struct {
 // Doctor looks at the machine, and at the appliance that the configuration
 // describes, running or not. The error is only that ctx ended.
 func Doctor(ctx context.Context, cfg Config) (*DoctorReport, error) {
-	d := &doctor{cfg: cfg, root: os.DirFS("/"), report: &DoctorReport{OK: true}}
+	d := &doctor{cfg: cfg, root: os.DirFS("/"), getenv: os.Getenv, report: &DoctorReport{OK: true}}
 	if doc, err := LocalStatus(ctx, cfg); err == nil {
 		d.running = &doc
 	} else {
 		d.notRunning = err
 	}
 	for _, check := range []func(context.Context){
-		d.appliance, d.cores, d.kernels, d.governor, d.heat, d.memory, d.convertMode, d.state, d.drop, d.storage, d.broker,
+		d.appliance, d.cores, d.kernels, d.governor, d.heat, d.memory, d.convertMode, d.state, d.drop, d.passphrase, d.trust, d.storage, d.broker,
 	} {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -57,6 +57,7 @@ func Doctor(ctx context.Context, cfg Config) (*DoctorReport, error) {
 type doctor struct {
 	cfg        Config
 	root       fs.FS // "/" but in tests
+	getenv     func(string) string
 	running    *StatusDoc
 	notRunning error
 	report     *DoctorReport

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"windhover/engine"
+	"windhover/vqf"
 )
 
 // memory holds what the models in the drop directory need against what there is.
@@ -32,18 +33,21 @@ func (d *doctor) memory(context.Context) {
 	var sum int64
 	models := d.models()
 	var small, large, broken []string
+	// Without it nothing is told of encrypted models: that line is passphrase's.
+	key, _ := (&passphrase{file: d.cfg.VQF.KeyFile, getenv: d.getenv}).key()
 	for _, path := range models {
 		name := strings.TrimSuffix(filepath.Base(path), ".vqf")
-		need, err := engine.Estimate(path, engine.Options{Context: d.cfg.Engine.Context, Family: d.cfg.Engine.Family, MemoryLimit: d.room()})
+		need, err := engine.Estimate(path, engine.Options{Context: d.cfg.Engine.Context, Family: d.cfg.Engine.Family, Residency: d.cfg.Engine.Residency, MemoryLimit: d.room(), VQF: vqf.OpenOptions{Key: key}})
 		switch {
 		case errors.Is(err, engine.ErrMemory):
 			large = append(large, fmt.Sprintf("%s needs %s", name, gib(need.Total())))
+		case errors.Is(err, vqf.ErrKey):
 		case err != nil && d.running != nil: // what the appliance makes of it is told beside
 		case err != nil:
 			broken = append(broken, oneLine(err))
 		default:
 			sum += need.Total()
-			small = append(small, fmt.Sprintf("%s %s with a context of %d", name, gib(need.Total()), need.Context))
+			small = append(small, fmt.Sprintf("%s %s with a context of %d%s", name, gib(need.Total()), need.Context, residencyNote(need)))
 		}
 	}
 	if len(models) > 0 {
@@ -62,6 +66,14 @@ func (d *doctor) memory(context.Context) {
 	default:
 		d.ok("memory", "%s", detail)
 	}
+}
+
+// residencyNote tells of a model that does not stay in memory whole.
+func residencyNote(n engine.Need) string {
+	if n.Residency == engine.ResidencyLayered {
+		return ", layered"
+	}
+	return ""
 }
 
 // room is what models may take.

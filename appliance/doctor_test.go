@@ -25,7 +25,8 @@ func visit(t *testing.T, root fstest.MapFS) *doctor {
 	cfg.Paths.State = t.TempDir()
 	cfg.Paths.Socket = filepath.Join(cfg.Paths.State, "s")
 	cfg.MQTT.Embedded.Listen = "127.0.0.1:1" // nobody listens there
-	d := &doctor{cfg: cfg, root: os.DirFS("/"), report: &DoctorReport{OK: true}, notRunning: ErrUnreachable}
+	cfg.Paths.Trust = filepath.Join(cfg.Paths.State, "trust.d")
+	d := &doctor{cfg: cfg, root: os.DirFS("/"), getenv: func(string) string { return "" }, report: &DoctorReport{OK: true}, notRunning: ErrUnreachable}
 	if root != nil {
 		d.root = root
 	}

@@ -13,6 +13,7 @@ import (
 	"windhover/engine"
 	"windhover/kernels"
 	"windhover/vqf"
+	"windhover/vqf/seal"
 )
 
 // TokenizerMissing is the code of a weight file that has no tokenizer in it and
@@ -63,6 +64,8 @@ func coded(err error, otherwise control.Code) *control.Error {
 		out.Code = control.KeyUnknown
 	case errors.Is(err, vqf.ErrSignature):
 		out.Code = control.SignatureInvalid
+	case errors.Is(err, seal.ErrSignature): // package vqf speaks for those inside
+		out.Code = control.MinisignInvalid
 	case errors.Is(err, engine.ErrUnsupported), errors.Is(err, vqf.ErrUnsupported), errors.Is(err, vqf.ErrVersion), errors.Is(err, vqf.ErrLayoutMismatch):
 		out.Code = control.Incompatible
 	case errors.Is(err, vqf.ErrFormat):

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"windhover/control"
+	"windhover/vqf"
 )
 
 // JobTypes are the commands this appliance carries out.
@@ -126,7 +127,10 @@ func (b *backend) convertJob(ctx context.Context, j control.Job, report func(con
 	return json.RawMessage(bytes.Replace(out, fmt.Appendf(nil, "%q", tmp), fmt.Appendf(nil, "%q", final), 1)), nil
 }
 
-// verifyJob checks a file in import/ or an installed model.
+// verifyJob checks a file in import/ or an installed model, with the passphrase and
+// the trusted keys of this box. The policy about signatures holds for files in
+// import/; an installed model was let in by it, and its result says what it is
+// trusted with.
 func (b *backend) verifyJob(ctx context.Context, j control.Job, report func(control.JobProgress)) (any, error) {
 	var p struct {
 		Source string `json:"source"`
@@ -135,26 +139,62 @@ func (b *backend) verifyJob(ctx context.Context, j control.Job, report func(cont
 	if err := json.Unmarshal(j.Params, &p); err != nil {
 		return nil, control.Errorf(control.BadRequest, "verify: %v", err)
 	}
-	var path string
+	verifying := func(done, total int64) {
+		report(control.JobProgress{Phase: "verifying", Done: done, Total: total})
+	}
 	switch {
 	case (p.Source == "") == (p.Model == ""):
 		return nil, control.Errorf(control.BadRequest, "verify: give source (a name in import/) or model (a name), one of them, not both")
 	case p.Source != "":
-		var err error
-		if path, err = b.importPath(p.Source); err != nil {
-			return nil, err
-		}
-	default:
-		s, release, err := b.reg.acquire(ctx, p.Model)
+		path, err := b.importPath(p.Source)
 		if err != nil {
 			return nil, err
 		}
-		defer release()
-		path = s.Info().Path
+		path = WeightFile(path)
+		judge := b.who.require || hasSignature(path) || exists(path+signatureEnd)
+		return b.child(ctx, b.verifyArgs(path, judge), verifying)
 	}
-	return b.child(ctx, []string{"verify", path, "--json"}, func(done, total int64) {
-		report(control.JobProgress{Phase: "verifying", Done: done, Total: total})
-	})
+	s, release, err := b.reg.acquire(ctx, p.Model)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	path := s.Info().Path
+	out, err := b.child(ctx, b.verifyArgs(path, hasSignature(path)), verifying)
+	if err != nil {
+		return nil, err
+	}
+	return withTrust(out, b.reg.trustOf(s.Name))
+}
+
+// hasSignature says that the header of a file calls it signed.
+func hasSignature(path string) bool {
+	info, err := vqf.Inspect(path)
+	return err == nil && info.Header.Flags&vqf.FlagSigned != 0
+}
+
+// verifyArgs is how a child verifies a file. judge: its signature has to be by a
+// trusted key. No secret is among the arguments, which others can see.
+func (b *backend) verifyArgs(path string, judge bool) []string {
+	args := []string{"verify", path, "--json"}
+	if b.cfg.VQF.KeyFile != "" {
+		args = append(args, "--key-file", b.cfg.VQF.KeyFile)
+	}
+	if judge && exists(b.who.dir) {
+		args = append(args, "--trust", b.who.dir)
+	}
+	return args
+}
+
+// withTrust adds to the result of a job what a model is trusted with.
+func withTrust(out json.RawMessage, trust string) (any, error) {
+	doc := map[string]json.RawMessage{}
+	if err := json.Unmarshal(out, &doc); err != nil {
+		return nil, err
+	}
+	var err error
+	doc["trust"], err = json.Marshal(trust)
+	return doc, err
 }
 
 // importPath resolves a name in the import directory. Neither ".." nor a symbolic

@@ -83,7 +83,7 @@ func jobBackend(t *testing.T, how string) *backend {
 		t.Fatal(err)
 	}
 	t.Setenv("WINDHOVER_TEST_CHILD", how)
-	return &backend{cfg: Config{Paths: p}, log: slog.New(slog.DiscardHandler), self: []string{self}, wake: make(chan struct{}, 1), reg: newRegistry(nil)}
+	return &backend{who: newAuthority(Config{Paths: p}, os.Getenv, slog.New(slog.DiscardHandler)), cfg: Config{Paths: p}, log: slog.New(slog.DiscardHandler), self: []string{self}, wake: make(chan struct{}, 1), reg: newRegistry(nil)}
 }
 
 func TestConvertJob(t *testing.T) {
@@ -167,5 +167,68 @@ func TestJobCancel(t *testing.T) {
 		}
 	case <-time.After(waitFor):
 		t.Fatal("a cancelled job does not end")
+	}
+}
+
+// A verify job takes the passphrase and the keys of the box along, by name, and asks
+// for a trusted signature where there is one or the policy wants one.
+func TestVerifyJobKeys(t *testing.T) {
+	key := newSM2(t)
+	for _, c := range []struct {
+		name, file       string
+		require, trusted bool
+		want             string
+	}{
+		{"plain", "plain.vqf", false, true, ""},
+		{"plain, required", "plain.vqf", true, true, "--trust"},
+		{"plain, required, no keys", "plain.vqf", true, false, ""},
+		{"signed", "signed.vqf", false, true, "--trust"},
+		{"signed beside", "beside.vqf", false, true, "--trust"},
+		{"signed directory", "dir", false, true, "--trust"},
+	} {
+		b := jobBackend(t, "good")
+		imports := b.cfg.Paths.imports()
+		writeBytes(t, filepath.Join(imports, "plain.vqf"), tinyModel(t, nil))
+		writeBytes(t, filepath.Join(imports, "beside.vqf"), tinyModel(t, nil))
+		writeBytes(t, filepath.Join(imports, "beside.vqf.minisig"), []byte("x"))
+		writeBytes(t, filepath.Join(imports, "signed.vqf"), sealedModel(t, sealing{signer: key}, nil))
+		writeBytes(t, filepath.Join(imports, "dir", "model.vqf"), sealedModel(t, sealing{signer: key}, nil))
+		b.cfg.VQF.KeyFile = "/etc/windhover/credentials/vqf-key"
+		b.who.require, b.who.dir = c.require, filepath.Join(b.cfg.Paths.State, "trust.d")
+		if c.trusted {
+			writeBytes(t, filepath.Join(b.who.dir, "maker.sm2.pub"), []byte(key.Public().String()))
+		}
+		out, err := b.RunJob(context.Background(), control.Job{ID: "j", Client: "you", Type: "verify", Params: fmt.Appendf(nil, `{"source":%q}`, c.file)}, func(control.JobProgress) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, ok := out.(json.RawMessage)
+		if !ok || !strings.Contains(string(raw), `"--key-file","/etc/windhover/credentials/vqf-key"`) || strings.Contains(string(raw), `"--trust"`) != (c.want != "") {
+			t.Errorf("%s: %s", c.name, raw)
+		}
+	}
+}
+
+// What a child found out about a file keeps its name.
+func TestVerdicts(t *testing.T) {
+	for name, want := range map[string]control.Code{
+		"tag_mismatch": control.TagMismatch, "key_unknown": control.KeyUnknown, "signature_missing": control.SignatureMissing,
+		"digest_mismatch": control.DigestMismatch, "failed": control.FormatInvalid, "": control.FormatInvalid, "forbidden": control.FormatInvalid,
+	} {
+		err := childError(errors.New("exit status 1"), fmt.Appendf(nil, `{"error":{"code":%q,"message":"m"}}`, name), "")
+		if got := coded(err, control.Internal).Code; got != want {
+			t.Errorf("%q: got %v, want %v", name, got, want)
+		}
+	}
+}
+
+func TestResultSaysTrust(t *testing.T) {
+	doc, err := withTrust(json.RawMessage(`{"ok":true,"size":12345678901234567}`), "minisign")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(doc)
+	if err != nil || string(text) != `{"ok":true,"size":12345678901234567,"trust":"minisign"}` {
+		t.Errorf("%s, %v", text, err)
 	}
 }

@@ -215,6 +215,16 @@ func (r *registry) serves(name string) bool {
 	return ok && (e.cur != nil || e.swap != nil)
 }
 
+// trustOf is what a model is trusted with.
+func (r *registry) trustOf(name string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e, ok := r.models[name]; ok {
+		return e.doc.Trust
+	}
+	return ""
+}
+
 // known reports whether there is anything to say about a model.
 func (r *registry) known(name string) bool {
 	r.mu.Lock()
