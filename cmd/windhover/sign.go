@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"windhover/vqf"
+	"windhover/vqf/seal"
+)
+
+func newSign() *cobra.Command {
+	var signer, out, id, keyFile, comment string
+	cmd := &cobra.Command{
+		Use:   "sign FILE --key KEY [-o OUT]",
+		Short: "Sign a model file, inside or beside it",
+		Long: `Signs with the private key in the file KEY (see keygen), whose kind says how:
+
+  SM2       inside a VQF file: the file is written anew, in place unless -o says
+            where, and gets the 45-field header if it has the other. An encrypted
+            file needs its passphrase, because the plain bytes are signed, and stays
+            encrypted under it.
+  minisign  beside any file: FILE.minisig, or what -o says.
+
+Sign last: encrypting, decrypting or packing makes either kind of signature useless,
+and signing inside the one beside.`,
+		Example: `  windhover sign model.vqf --key works.sm2.key
+  windhover sign model.vqf --key works.minisign.key --comment 'release 7'`,
+		Args: args(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, a []string) error {
+			k, err := readSigner(signer)
+			if err != nil {
+				return err
+			}
+			inside, beside := []string{"id", "key-file"}, []string{"comment"}
+			switch {
+			case k == nil:
+				return usagef(cmd, "--key is needed: windhover keygen makes one")
+			case k.Minisign != nil:
+				if err := notFor(cmd, "a minisign key", inside); err != nil {
+					return err
+				}
+				return signBeside(cmd, k.Minisign, a[0], out, comment)
+			}
+			if err := notFor(cmd, "an SM2 key", beside); err != nil {
+				return err
+			}
+			if !seal.KnownID(id) {
+				return usagef(cmd, "no reader accepts the signer id %q: use %s or %s", id, seal.IDKestrel, seal.IDShs)
+			}
+			if out == "" {
+				out = a[0]
+			}
+			return signInside(cmd, k.SM2, id, a[0], out, keyFile)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&signer, "key", "", "file with the private key (default: an SM2 key in VLLM_VQF_SIGN_PRIV)")
+	f.StringVarP(&out, "out", "o", "", "file to write (default: FILE itself with an SM2 key, FILE.minisig with a minisign key)")
+	f.StringVar(&id, "id", seal.IDKestrel, "signer id, for readers that want "+seal.IDShs)
+	f.StringVar(&comment, "comment", "", "line that a minisign signature covers (default: time and name of the file)")
+	addKeyFileFlag(cmd, &keyFile)
+	addProgressFlag(cmd)
+	return cmd
+}
+
+// notFor refuses flags that another kind of key has.
+func notFor(cmd *cobra.Command, kind string, names []string) error {
+	for _, n := range names {
+		if cmd.Flags().Changed(n) {
+			return usagef(cmd, "--%s says nothing with %s", n, kind)
+		}
+	}
+	return nil
+}
+
+// signInside writes the file anew with an SM2 signature in its header.
+func signInside(cmd *cobra.Command, k *seal.PrivateKey, id, path, out, keyFile string) error {
+	opt := vqf.ResealOptions{Sign: k, SignID: id}
+	flags, err := lockedBy(path)
+	if err != nil {
+		return err
+	}
+	if flags&vqf.FlagEnc != 0 {
+		if opt.From, err = needPassphrase(keyFile); err != nil {
+			return err
+		}
+		opt.To = opt.From
+	}
+	if err := reseal(cmd, "signing", path, out, opt); err != nil {
+		return err
+	}
+	if _, err := os.Stat(out + seal.MinisignSuffix); err == nil {
+		note(cmd, "windhover: %s%s is of the file as it was and no longer fits: sign with that key again", out, seal.MinisignSuffix)
+	}
+	hint(cmd, "Check it with:    windhover verify --pub NAME%s %s", seal.SuffixSM2, out)
+	return nil
+}
+
+// lockedBy gives the flags of a VQF file; the error is that it is none, or cannot
+// be read.
+func lockedBy(path string) (vqf.Flags, error) {
+	info, err := vqf.Inspect(path)
+	if err != nil {
+		return 0, err
+	}
+	if info.Header.Version == 0 {
+		return 0, info.Refused
+	}
+	return info.Header.Flags, nil
+}
