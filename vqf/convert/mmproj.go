@@ -17,6 +17,9 @@ import (
 // docs/FORMAT.md section 8.3 says. text reads the model's own metadata.
 func (s *source) addProjector(text *ggufKeys, set *settings) (err error) {
 	path := set.Mmproj
+	if set.TextOnly {
+		return &failure{kind: ErrOption, msg: fmt.Sprintf("mmproj %s and text-only: one or the other", path)}
+	}
 	if !sees(s.architecture) {
 		return unsupported("mmproj %s: a %s model has no vision tower", path, s.architecture)
 	}

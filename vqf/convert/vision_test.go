@@ -53,6 +53,33 @@ func TestVisionLossless(t *testing.T) {
 	}
 }
 
+// A mixture of experts may see, too.
+func TestVisionExperts(t *testing.T) {
+	m := mixture
+	m.tower = seeing.tower
+	dst, r := run(t, m.ggufFile(t, "qwen3vlmoe", "BF16", nil), convert.Options{Mode: "q4", Bare: true, Mmproj: m.tower.mmprojFile(t, "BF16", nil, nil)})
+	equal(t, "flags", r.Flags, vqf.FlagQ8x8|vqf.FlagQ4x4|vqf.FlagEmbF16|vqf.FlagVision|vqf.FlagMoE)
+	equal(t, "experts, mrope", []uint32{r.Arch.NExperts, r.Arch.HasMRope, r.Arch.ImageTokenID}, []uint32{5, 1, 5})
+	text, _ := run(t, mixture.ggufFile(t, "qwen3moe", "BF16", nil), convert.Options{Mode: "q4"})
+	sight, _ := run(t, seeing.hfDir(t, "qwen3_vl", "BF16", nil), convert.Options{Mode: "q4"})
+	_, got := tensorBytes(t, dst)
+	_, want := tensorBytes(t, text)
+	_, vision := tensorBytes(t, sight)
+	for name, b := range vision {
+		if strings.HasPrefix(name, "v_") {
+			want[name] = b
+		}
+	}
+	if len(got) != len(want) || len(want) != 15+27 {
+		t.Errorf("%d tensors, want %d", len(got), len(want))
+	}
+	for name, b := range want {
+		if !bytes.Equal(got[name], b) {
+			t.Errorf("%s is not that of the parts", name)
+		}
+	}
+}
+
 // What is in the 27 tensors: matrices as row-major Q8_0 in every mode and
 // layout, rows of fc2 padded, all else as the source has it.
 func TestVisionTensors(t *testing.T) {
@@ -163,6 +190,7 @@ func TestRefusesVision(t *testing.T) {
 	text, mmproj := seeing.ggufFile(t, "qwen3vl", "F32", nil), seeing.tower.mmprojFile(t, "F32", nil, nil)
 	mustFail(t, hf, convert.Options{Mmproj: mmproj}, convert.ErrOption, "mmproj")
 	mustFail(t, mmproj, convert.Options{}, convert.ErrUnsupported, "--mmproj")
+	mustFail(t, text, convert.Options{Mmproj: mmproj, TextOnly: true}, convert.ErrOption, "text-only")
 	mustFail(t, text, convert.Options{Mmproj: text}, convert.ErrSource, `"qwen3vl"`)
 	mustFail(t, miniature.ggufFile(t, "qwen3", "F32", nil), convert.Options{Mmproj: mmproj}, convert.ErrUnsupported, "no vision tower")
 	// Every tensor of the tower is needed, by both routes.
