@@ -75,14 +75,8 @@ func newCipher(encrypt bool, cmd *cobra.Command) *cobra.Command {
 		if *key, err = needPassphrase(keyFile); err != nil {
 			return err
 		}
-		if signer != "" {
-			k, err := seal.ReadSigningKey(signer)
-			if err != nil {
-				return err
-			}
-			if opt.Sign = k.SM2; k.SM2 == nil {
-				return usagef(cmd, "--sign takes an SM2 key: sign with the minisign key afterwards, it signs beside the file")
-			}
+		if opt.Sign, err = readInside(cmd, signer); err != nil {
+			return err
 		}
 		return reseal(cmd, what, a[0], out, opt)
 	}

@@ -50,6 +50,21 @@ func readSigner(file string) (*seal.SigningKey, error) {
 	return nil, nil
 }
 
+// readInside reads the SM2 key of --sign, nil without one.
+func readInside(cmd *cobra.Command, file string) (*seal.PrivateKey, error) {
+	if file == "" {
+		return nil, nil
+	}
+	k, err := seal.ReadSigningKey(file)
+	if err != nil {
+		return nil, err
+	}
+	if k.SM2 == nil {
+		return nil, usagef(cmd, "--sign takes an SM2 key: sign with the minisign key afterwards, it signs beside the file")
+	}
+	return k.SM2, nil
+}
+
 // hint says on a terminal what comes next.
 func hint(cmd *cobra.Command, format string, a ...any) {
 	if isTerminal(cmd.ErrOrStderr()) && !wantJSON(cmd) {

@@ -12,13 +12,16 @@ import (
 )
 
 func newPack() *cobra.Command {
-	var tokenizer, out string
+	var tokenizer, out, keyFile, signer string
+	opt := convert.PackOptions{Converter: "windhover " + appliance.Version}
 	cmd := &cobra.Command{
 		Use:   "pack BARE.vqf --tokenizer FROM -o OUT.vqf",
 		Short: "Add a tokenizer to a VQF file that has none",
 		Long: `Writes a copy of a bare VQF file with tokenizer, chat template and stop tokens
 inside, so that it can be served alone. The weights are copied byte for byte, and
-their checksum is checked on the way.
+their checksum is checked on the way. An encrypted file stays encrypted under its
+passphrase; a signature inside does not survive: --sign makes a new one,
+--drop-signature does without.
 
 FROM is a Hugging Face directory (tokenizer.json, or vocab.json with merges.txt,
 and tokenizer_config.json, generation_config.json where there are any), a
@@ -30,6 +33,16 @@ tokenizer.json, the model's .gguf, or another .vqf.`,
 			if tokenizer == "" || out == "" {
 				return usagef(cmd, "--tokenizer and -o are needed")
 			}
+			if opt.DropSignature && signer != "" {
+				return usagef(cmd, "--sign and --drop-signature are two answers: give one")
+			}
+			var err error
+			if opt.Key, err = appliance.ReadPassphrase(keyFile); err != nil {
+				return err
+			}
+			if opt.Sign, err = readInside(cmd, signer); err != nil {
+				return err
+			}
 			words, err := convert.ReadWords(tokenizer)
 			if err != nil {
 				return err
@@ -39,9 +52,9 @@ tokenizer.json, the model's .gguf, or another .vqf.`,
 			}
 			update, end := progress(cmd, "packing")
 			defer end()
-			r, err := convert.Pack(cmd.Context(), a[0], words, out, "windhover "+appliance.Version, func(done, total int64) { update(done/2, total/2) })
+			r, err := convert.Pack(cmd.Context(), a[0], words, out, opt, func(done, total int64) { update(done/2, total/2) })
 			if err != nil {
-				return err
+				return keyHint(err)
 			}
 			end()
 			if wantJSON(cmd) {
@@ -51,12 +64,21 @@ tokenizer.json, the model's .gguf, or another .vqf.`,
 			if !r.Template {
 				template = "no chat template found: only plain continuation (--raw) will work"
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "tokenizer  %s: %d tokens, stop ids %v, %s\nwrote %s: %d tensors, %s, file_sum=%s, %.2f seconds\n",
-				r.Tokenizer, r.Tokens, r.StopIDs, template, r.Output, r.Tensors, mib(r.Bytes), r.FileSum, r.Seconds)
+			tied := "output matrix of its own"
+			if r.Tied {
+				tied = "tied embeddings"
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "tokenizer  %s: %d tokens, stop ids %v, %s\nmodel      %d parameters, %s\nwrote %s: %d tensors, %s, file_sum=%s, %.2f seconds\n",
+				r.Tokenizer, r.Tokens, r.StopIDs, template, r.Params, tied, r.Output, r.Tensors, mib(r.Bytes), r.FileSum, r.Seconds)
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&tokenizer, "tokenizer", "", "where the tokenizer is")
-	cmd.Flags().StringVarP(&out, "out", "o", "", "file to write")
+	f := cmd.Flags()
+	f.StringVar(&tokenizer, "tokenizer", "", "where the tokenizer is")
+	f.StringVarP(&out, "out", "o", "", "file to write")
+	f.StringVar(&signer, "sign", "", "file with the SM2 private key that signs the result")
+	f.BoolVar(&opt.DropSignature, "drop-signature", false, "let a signature inside go")
+	addKeyFileFlag(cmd, &keyFile)
+	addProgressFlag(cmd)
 	return cmd
 }

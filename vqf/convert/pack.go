@@ -10,6 +10,7 @@ import (
 
 	"windhover/engine/tokenizer"
 	"windhover/vqf"
+	"windhover/vqf/seal"
 )
 
 // PackReport is what Pack found and made.
@@ -18,6 +19,11 @@ type PackReport struct {
 	Tokenizer string  `json:"tokenizer"` // where it came from
 	Tokens    int     `json:"tokens"`    // in its vocabulary
 	Template  bool    `json:"chat_template"`
+	Params    int64   `json:"params"`    // of the text model
+	Tied      bool    `json:"tied"`      // the output matrix is the embedding
+	Quantiser string  `json:"quantiser"` // "": nobody knows
+	Encrypted bool    `json:"encrypted"`
+	Signed    bool    `json:"signed"`
 	StopIDs   []int   `json:"stop_ids"`
 	Output    string  `json:"output"`
 	Tensors   int     `json:"tensors"`
@@ -27,14 +33,23 @@ type PackReport struct {
 	Seconds   float64 `json:"seconds"`
 }
 
+// PackOptions says what Pack needs beside the files.
+type PackOptions struct {
+	Converter     string           // names the program in the metadata
+	Key           *seal.Key        // of an encrypted file, which stays encrypted
+	Sign          *seal.PrivateKey // signs the result
+	SignID        string           // signer id; empty: seal.IDKestrel
+	DropSignature bool             // the result of a signed file may be without one
+}
+
 // Pack writes dst: the file bare with tokenizer and metadata added at its end.
-// Header, flags and the bytes of every tensor stay as they are, but for offsets
-// and lengths. The checksum of bare is checked on the way, so that a damaged
-// file does not get a fresh one. dst appears when it is complete and has been
-// read back; it may be bare itself. converter names the program in the metadata.
-func Pack(ctx context.Context, bare string, w *Words, dst, converter string, progress func(done, total int64)) (r *PackReport, err error) {
+// Header, flags and the bytes of every tensor stay as they are, but for offsets,
+// lengths and what encryption and signature need. Checksum or tag of bare is
+// checked on the way, so that a damaged file does not get a fresh one. dst appears
+// when it is complete and has been read back; it may be bare itself.
+func Pack(ctx context.Context, bare string, w *Words, dst string, opt PackOptions, progress func(done, total int64)) (r *PackReport, err error) {
 	start := time.Now()
-	f, err := vqf.Open(bare, vqf.OpenOptions{FullCheck: true})
+	f, err := vqf.OpenContext(ctx, bare, vqf.OpenOptions{FullCheck: true, Key: opt.Key, Lazy: true}, nil)
 	if err != nil {
 		return nil, fmt.Errorf("convert: pack: %w", err)
 	}
@@ -42,8 +57,8 @@ func Pack(ctx context.Context, bare string, w *Words, dst, converter string, pro
 	if f.Tokenizer() != nil {
 		return nil, &failure{kind: ErrOption, msg: fmt.Sprintf("pack: %s holds a tokenizer already", bare)}
 	}
-	if f.Flags()&vqf.FlagSigned != 0 {
-		return nil, unsupported("pack: %s is signed, and the signature covers what would change", bare)
+	if f.Flags()&vqf.FlagSigned != 0 && opt.Sign == nil && !opt.DropSignature {
+		return nil, unsupported("pack: %s is signed, and the signature covers what would change: sign the result, or let the signature go", bare)
 	}
 	tok, err := tokenizer.Parse(w.Tokenizer)
 	if err != nil {
@@ -52,7 +67,7 @@ func Pack(ctx context.Context, bare string, w *Words, dst, converter string, pro
 	if n := tok.VocabSize(); uint64(n) > uint64(f.Arch().VocabSize) {
 		return nil, faulty("%s has %d tokens, the model %d: they do not belong together", w.Origin, n, f.Arch().VocabSize)
 	}
-	e, err := packMeta(ctx, f, w, converter)
+	e, err := packMeta(ctx, f, w, opt.Converter)
 	if err != nil {
 		return nil, err
 	}
@@ -60,15 +75,16 @@ func Pack(ctx context.Context, bare string, w *Words, dst, converter string, pro
 	if err != nil {
 		return nil, err
 	}
-	plan, kept, err := packPlan(f, w.Tokenizer, b)
+	plan, kept, err := packPlan(f, w.Tokenizer, b, opt.Sign != nil)
 	if err != nil {
 		return nil, err
 	}
-	res, err := packFile(ctx, f, plan, kept, [][]byte{w.Tokenizer, b}, dst, progress)
+	res, err := packFile(ctx, f, plan, kept, [][]byte{w.Tokenizer, b}, dst, opt, progress)
 	if err != nil {
 		return nil, err
 	}
 	return &PackReport{Source: bare, Tokenizer: w.Origin, Tokens: tok.VocabSize(), Template: e.ChatTemplate != "", StopIDs: e.StopIDs,
+		Params: e.Params, Tied: e.Tied, Quantiser: e.Quantiser, Encrypted: f.Encrypted(), Signed: opt.Sign != nil,
 		Output: dst, Tensors: len(plan.Tensors), Bytes: res.Size, FileSum: fmt.Sprintf("%016x", res.FileSum), SHA256: res.SHA256,
 		Seconds: time.Since(start).Seconds()}, nil
 }
@@ -100,12 +116,15 @@ func packMeta(ctx context.Context, f *vqf.File, w *Words, converter string) (*me
 		}
 	}
 	e := newMeta(m, &settings{Options: Options{Converter: converter}}, spec)
-	e.Quantiser = "" // nobody knows
+	e.Quantiser = "" // nobody knows, unless the file says
 	sums, err := digests(ctx, m.files)
+	if err != nil {
+		return nil, err
+	}
 	for i, sum := range sums {
 		e.Sources[i].SHA256 = sum
 	}
-	return e, err
+	return e, e.tellBy(f)
 }
 
 func modeOf(f *vqf.File) vqf.Mode {
@@ -124,8 +143,9 @@ func modeOf(f *vqf.File) vqf.Mode {
 
 // packPlan is the plan of f with two more entries; kept are the entries before
 // them. A t_meta without a tokenizer is replaced.
-func packPlan(f *vqf.File, tok, meta []byte) (*vqf.Plan, []vqf.Tensor, error) {
+func packPlan(f *vqf.File, tok, meta []byte, sign bool) (*vqf.Plan, []vqf.Tensor, error) {
 	p := &vqf.Plan{Header: f.Header()}
+	p.Header.Flags &^= vqf.FlagSigned
 	for _, t := range f.Tensors() {
 		if t.Name != vqf.NameMeta {
 			p.Tensors = append(p.Tensors, t)
@@ -135,34 +155,44 @@ func packPlan(f *vqf.File, tok, meta []byte) (*vqf.Plan, []vqf.Tensor, error) {
 	if err := p.Add(vqf.Extra{Name: vqf.NameTokenizer, Size: int64(len(tok))}, vqf.Extra{Name: vqf.NameMeta, Size: int64(len(meta))}); err != nil {
 		return nil, nil, fmt.Errorf("convert: pack: %w", err)
 	}
+	if sign { // last: a signed plan takes no entries
+		p.Header.Flags |= vqf.FlagSigned
+	}
+	if p.Header.Flags&(vqf.FlagSigned|vqf.FlagEnc) != 0 {
+		p.Header.Fields = 45
+	}
 	return p, p.Tensors[:kept], nil
 }
 
 // packFile copies the kept tensors and writes the two entries behind them.
-func packFile(ctx context.Context, f *vqf.File, plan *vqf.Plan, kept []vqf.Tensor, extra [][]byte, dst string, progress func(done, total int64)) (vqf.Result, error) {
+func packFile(ctx context.Context, f *vqf.File, plan *vqf.Plan, kept []vqf.Tensor, extra [][]byte, dst string, opt PackOptions, progress func(done, total int64)) (vqf.Result, error) {
 	if progress == nil {
 		progress = func(int64, int64) {}
 	}
-	w, err := vqf.Create(dst, plan)
+	create := vqf.CreateOptions{Sign: opt.Sign, SignID: opt.SignID}
+	if f.Encrypted() {
+		create.Key = opt.Key
+	}
+	w, err := vqf.CreateWith(dst, plan, create)
 	if err != nil {
 		return vqf.Result{}, fmt.Errorf("convert: pack: %w", err)
 	}
 	defer w.Abort()
 	size := plan.Size()
+	buf := make([]byte, 1<<20)
 	for _, t := range kept {
-		data, err := f.Data(t.Name)
-		if err != nil {
-			return vqf.Result{}, fmt.Errorf("convert: pack: %w", err)
-		}
-		for len(data) > 0 {
+		for off := uint64(0); off < t.Bytes; {
 			if err := ctx.Err(); err != nil {
 				return vqf.Result{}, err
 			}
-			n := min(len(data), 1<<20)
-			if _, err := w.Write(data[:n]); err != nil {
+			part := buf[:min(t.Bytes-off, uint64(len(buf)))]
+			if err := f.ReadTensor(t.Name, int64(off), part); err != nil {
 				return vqf.Result{}, fmt.Errorf("convert: pack: %w", err)
 			}
-			data = data[n:]
+			if _, err := w.Write(part); err != nil {
+				return vqf.Result{}, fmt.Errorf("convert: pack: %w", err)
+			}
+			off += uint64(len(part))
 			if t, left, ok := w.Next(); ok {
 				progress(int64(t.Offset+t.Bytes-left), 2*size)
 			}

@@ -15,6 +15,7 @@ import (
 	"windhover/internal/testmodel"
 	"windhover/vqf"
 	"windhover/vqf/convert"
+	"windhover/vqf/seal"
 )
 
 // bareAndWords writes a model without a tokenizer, and tokenizer files in a
@@ -63,7 +64,7 @@ func TestPackKeepsWeights(t *testing.T) {
 	for _, fields := range []int{41, 45} {
 		bare, dir := bareAndWords(t, fields)
 		out := filepath.Join(t.TempDir(), "packed.vqf")
-		r, err := convert.Pack(context.Background(), bare, readWords(t, dir), out, "test 1", nil)
+		r, err := convert.Pack(context.Background(), bare, readWords(t, dir), out, convert.PackOptions{Converter: "test 1"}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,6 +97,8 @@ func TestPackKeepsWeights(t *testing.T) {
 			Template     string  `json:"chat_template"`
 			StopIDs      []int32 `json:"stop_ids"`
 			Quantiser    string  `json:"quantiser"`
+			Params       int64   `json:"params"`
+			Tied         bool    `json:"tied"`
 			Sources      []struct{ SHA256 string }
 		}
 		if err := json.Unmarshal(after.Meta(), &meta); err != nil {
@@ -114,7 +117,7 @@ func TestPackKeepsWeights(t *testing.T) {
 
 func TestPackOntoItself(t *testing.T) {
 	bare, dir := bareAndWords(t, 41)
-	if _, err := convert.Pack(context.Background(), bare, readWords(t, dir), bare, "test 1", nil); err != nil {
+	if _, err := convert.Pack(context.Background(), bare, readWords(t, dir), bare, convert.PackOptions{Converter: "test 1"}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if openVQF(t, bare).Tokenizer() == nil {
@@ -139,7 +142,7 @@ func TestPackRefuses(t *testing.T) {
 		want       error
 	}{{"has one", full, convert.ErrOption}, {"damaged", broken, vqf.ErrChecksum}, {"no VQF", filepath.Join(dir, "tokenizer.json"), vqf.ErrFormat}} {
 		out := filepath.Join(t.TempDir(), "out.vqf")
-		_, err := convert.Pack(context.Background(), c.file, readWords(t, dir), out, "test 1", nil)
+		_, err := convert.Pack(context.Background(), c.file, readWords(t, dir), out, convert.PackOptions{Converter: "test 1"}, nil)
 		if !errors.Is(err, c.want) {
 			t.Errorf("%s: error %v, want %v", c.name, err, c.want)
 		}
@@ -165,5 +168,134 @@ func TestReadWords(t *testing.T) {
 		if _, err := convert.ReadWords(path); !errors.Is(err, convert.ErrSource) {
 			t.Errorf("%s: error %v, want one that matches ErrSource", path, err)
 		}
+	}
+}
+
+// What the weights show is filled in: whether the output matrix is the embedding,
+// and so how many weights there are.
+func TestPackTellsTied(t *testing.T) {
+	_, dir := bareAndWords(t, 41)
+	for _, mode := range []vqf.Mode{vqf.ModeQ8, vqf.ModeQ4, vqf.ModeDual, vqf.ModeQ4I, vqf.ModeG256} {
+		for _, tied := range []bool{false, true} {
+			c := testmodel.Default()
+			c.Bare, c.Random, c.Mode, c.Tied = true, true, mode, tied
+			a := openVQF(t, testmodel.Write(t, c))
+			r, err := convert.Pack(t.Context(), a.Path(), readWords(t, dir), filepath.Join(t.TempDir(), "out.vqf"), convert.PackOptions{}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			h := a.Arch()
+			dim, kv, q, ff := int64(h.Dim), int64(h.KVDim()), int64(h.QDim()), int64(h.FFNDim)
+			want := int64(h.VocabSize)*dim + dim + int64(h.NLayers)*(2*dim+2*int64(h.HeadDim)+2*q*dim+2*kv*dim+3*ff*dim)
+			if !tied {
+				want += int64(h.VocabSize) * dim
+			}
+			if r.Tied != tied || r.Params != want || r.Quantiser != "" {
+				t.Errorf("%s: tied %v, want %v; %d parameters, want %d; quantiser %q", mode, r.Tied, tied, r.Params, want, r.Quantiser)
+			}
+		}
+	}
+}
+
+// A t_meta without a tokenizer is kept where it knows more.
+func TestPackKeepsMeta(t *testing.T) {
+	bare, dir := bareAndWords(t, 41)
+	f := openVQF(t, bare)
+	plan := &vqf.Plan{Header: f.Header(), Tensors: f.Tensors()}
+	meta := `{"v":1,"name":"old","quantiser":"B+mse","tied":true,"params":7,"sources":[{"file":"weights","bytes":1,"sha256":"00"}],"errors":{"q8_q":0.001}}`
+	if err := plan.Add(vqf.Extra{Name: vqf.NameMeta, Size: int64(len(meta))}); err != nil {
+		t.Fatal(err)
+	}
+	with := filepath.Join(t.TempDir(), "with.vqf")
+	w, err := vqf.Create(with, plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Abort()
+	for _, e := range f.Tensors() {
+		b, err := f.Data(e.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.WriteTensor(e.Name, b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.WriteTensor(vqf.NameMeta, []byte(meta)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(t.TempDir(), "out.vqf")
+	r, err := convert.Pack(t.Context(), with, readWords(t, dir), out, convert.PackOptions{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Name    string
+		Errors  map[string]float64
+		Sources []struct{ File string }
+	}
+	if err := json.Unmarshal(openVQF(t, out).Meta(), &got); err != nil {
+		t.Fatal(err)
+	}
+	if r.Quantiser != "B+mse" || !r.Tied || r.Params != 7 || got.Name != "old" || got.Errors["q8_q"] != 0.001 || len(got.Sources) != 4 || got.Sources[0].File != "weights" {
+		t.Errorf("report %+v, metadata %+v", r, got)
+	}
+}
+
+// A file that is encrypted stays so, one that is signed is signed again or not.
+func TestPackSealed(t *testing.T) {
+	bare, dir := bareAndWords(t, 41)
+	words := readWords(t, dir)
+	key, err := seal.KeyFromPassphrase([]byte("correct horse"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := seal.GenerateSM2()
+	if err != nil {
+		t.Fatal(err)
+	}
+	both := filepath.Join(t.TempDir(), "both.vqf")
+	if _, err := vqf.Reseal(t.Context(), bare, both, vqf.ResealOptions{To: key, Sign: signer}, nil); err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(t.TempDir(), "out.vqf")
+	if _, err := convert.Pack(t.Context(), both, words, out, convert.PackOptions{DropSignature: true}, nil); !errors.Is(err, vqf.ErrKey) {
+		t.Errorf("without the passphrase: %v", err)
+	}
+	if _, err := convert.Pack(t.Context(), both, words, out, convert.PackOptions{Key: key}, nil); !errors.Is(err, convert.ErrUnsupported) {
+		t.Errorf("with a signature that would be lost: %v", err)
+	}
+	for _, opt := range []convert.PackOptions{{Key: key, DropSignature: true}, {Key: key, Sign: signer}} {
+		r, err := convert.Pack(t.Context(), both, words, out, opt, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		trust := &seal.Trust{SM2: []seal.TrustedSM2{{Name: "maker", Key: signer.Public()}}}
+		report, err := vqf.Verify(t.Context(), out, vqf.VerifyOptions{Key: key, Trust: trust}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if signed := opt.Sign != nil; !report.OK() || !report.Encrypted || !r.Encrypted || report.Signature.Trusted != signed || r.Signed != signed {
+			t.Errorf("report %+v, verify:\n%s", r, report)
+		}
+	}
+}
+
+// Another VQF file's template, stop tokens and name go along with its tokenizer.
+func TestPackWordsOfVQF(t *testing.T) {
+	bare, dir := bareAndWords(t, 41)
+	first, second := filepath.Join(t.TempDir(), "first.vqf"), filepath.Join(t.TempDir(), "second.vqf")
+	if _, err := convert.Pack(t.Context(), bare, readWords(t, dir), first, convert.PackOptions{}, nil); err != nil {
+		t.Fatal(err)
+	}
+	r, err := convert.Pack(t.Context(), bare, readWords(t, first), second, convert.PackOptions{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !r.Template || len(r.StopIDs) != 2 {
+		t.Errorf("report %+v", r)
 	}
 }

@@ -3,6 +3,7 @@
 package convert
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -129,8 +130,19 @@ func vqfWords(path string) (w *Words, err error) {
 		return w, err
 	}
 	s := anySource(path)
-	if _, err := s.setTokenizer(path, b); err != nil {
+	tok, err := s.setTokenizer(path, b)
+	if err != nil {
 		return nil, err
 	}
+	if b := f.Meta(); b != nil {
+		var e meta
+		if err := json.Unmarshal(b, &e); err != nil {
+			return nil, faulty("%s: %s: %v", path, vqf.NameMeta, err)
+		}
+		s.architecture = e.Architecture
+		s.words = words{name: e.Name, template: e.ChatTemplate, bosToken: e.BosToken, eosToken: e.EosToken, addBOS: e.AddBOS,
+			bosID: e.BosID, eosID: e.EosID, stopIDs: e.StopIDs, special: e.SpecialIDs, generation: e.Generation}
+	}
+	s.words.resolve(tok)
 	return &Words{b, path, s}, nil
 }
