@@ -62,4 +62,6 @@ var implementations = []implementation{
 	{"attention values", "avx2"},
 	{"f32 to f16", "avx2"},
 	{"f16 to f32", "avx2"},
+	{"quantize weights", "avx2"},
+	{"block error", "avx2"},
 }

@@ -31,4 +31,5 @@ var implementations = []implementation{
 	{"silu", "neon"}, {"add", "neon"}, {"softmax", "neon"},
 	{"attention scores", "neon"}, {"attention values", "neon"},
 	{"f32 to f16", "neon"}, {"f16 to f32", "neon"},
+	{"quantize weights", "neon"}, {"block error", "neon"},
 }

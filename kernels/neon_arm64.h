@@ -24,6 +24,11 @@
 #define SQXTNB2(d, n)      WORD $(0x4E214800 | ((n)<<5) | (d)) // sqxtn2 v{d}.16b, v{n}.8h
 #define BICB(d, n, m)      WORD $(0x4E601C00 | ((m)<<16) | ((n)<<5) | (d)) // bic v{d}.16b, v{n}.16b, v{m}.16b
 #define UMAXVS(d, n)       WORD $(0x6EB0A800 | ((n)<<5) | (d)) // umaxv s{d}, v{n}.4s
+#define SMAXVS(d, n)       WORD $(0x4EB0A800 | ((n)<<5) | (d)) // smaxv s{d}, v{n}.4s
+#define SXTLH(d, n)        WORD $(0x0F08A400 | ((n)<<5) | (d)) // sxtl v{d}.8h, v{n}.8b
+#define SXTLH2(d, n)       WORD $(0x4F08A400 | ((n)<<5) | (d)) // sxtl2 v{d}.8h, v{n}.16b
+#define SXTLS(d, n)        WORD $(0x0F10A400 | ((n)<<5) | (d)) // sxtl v{d}.4s, v{n}.4h
+#define SXTLS2(d, n)       WORD $(0x4F10A400 | ((n)<<5) | (d)) // sxtl2 v{d}.4s, v{n}.8h
 
 // Float arithmetic on four lanes. There is no fused form here on purpose: the
 // definitions multiply, round, then add.

@@ -12,8 +12,12 @@ import (
 // len(src) is a multiple of 32, len(dst) is len(src)/32*34. Values must be
 // finite.
 func QuantizeQ8(dst []byte, src []float32) {
-	n := checkBlocks("QuantizeQ8", dst, src, Q8BlockBytes)
-	for b := range n {
+	checkBlocks("QuantizeQ8", dst, src, Q8BlockBytes)
+	quantizeQ8(dst, src)
+}
+
+func quantizeQ8Generic(dst []byte, src []float32) {
+	for b := range len(src) / BlockLen {
 		x := src[b*BlockLen:][:BlockLen]
 		q8Codes(dst[b*Q8BlockBytes:][:Q8BlockBytes], x, q8Scale(x))
 	}
@@ -39,8 +43,12 @@ func QuantizeG256(dst []byte, src []float32) {
 // len(src) is a multiple of 32, len(dst) is len(src)/32*18. Values must be
 // finite.
 func QuantizeQ4(dst []byte, src []float32) {
-	n := checkBlocks("QuantizeQ4", dst, src, Q4BlockBytes)
-	for b := range n {
+	checkBlocks("QuantizeQ4", dst, src, Q4BlockBytes)
+	quantizeQ4(dst, src)
+}
+
+func quantizeQ4Generic(dst []byte, src []float32) {
+	for b := range len(src) / BlockLen {
 		out := dst[b*Q4BlockBytes:][:Q4BlockBytes]
 		x := src[b*BlockLen:][:BlockLen]
 		d := q4Scale(x)

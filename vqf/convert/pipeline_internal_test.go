@@ -38,28 +38,6 @@ func TestPieces(t *testing.T) {
 	}
 }
 
-func TestLargest(t *testing.T) {
-	inf := float32(math.Inf(1))
-	nan := math.Float32frombits(0xffc00000)
-	for _, c := range []struct {
-		x    []float32
-		want float32
-	}{
-		{nil, 0},
-		{[]float32{-3}, 3},
-		{[]float32{1, 2, 3, 4, -5}, 5},
-		{[]float32{-0.5, 0, 0, 0}, 0.5},
-		{[]float32{1, math.MaxFloat32, 1, 1, 1, 1, -inf}, inf},
-	} {
-		if got := math.Float32frombits(largest(c.x)); got != c.want {
-			t.Errorf("%v: got %v, want %v", c.x, got, c.want)
-		}
-	}
-	if got := math.Float32frombits(largest([]float32{1, 2, nan, inf, 3})); got == got {
-		t.Errorf("with NaN: got %v, want NaN", got)
-	}
-}
-
 // rowErrors agrees with the plain formula on what a block lost.
 func TestRowErrors(t *testing.T) {
 	const rows, cols = 3, 64

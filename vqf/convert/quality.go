@@ -3,7 +3,6 @@
 package convert
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math"
 	"strings"
@@ -35,36 +34,16 @@ func (t tally) relative() float64 {
 }
 
 // rowErrors sets tallies[r] to what quantising did to row r; blocks are
-// row-major. Blocks are summed in float32 and rows in float64, always in order,
-// so that the sums do not depend on how the work is cut.
+// row-major. A row is summed in float32 and rows in float64, always in order, so
+// that the sums do not depend on how the work is cut.
 func (e *encoding) rowErrors(tallies []tally, blocks []byte, x []float32, cols int) {
-	var codes [kernels.BlockLen]float32
+	layout, size := kernels.Q8Row, e.size(cols)
+	if e.bytes == kernels.Q4BlockBytes {
+		layout = kernels.Q4Row
+	}
 	for r := range tallies {
-		t := tally{}
-		for range cols / len(codes) {
-			d := kernels.F16ToF32(binary.LittleEndian.Uint16(blocks))
-			q := blocks[2:e.bytes]
-			if e.bytes == kernels.Q4BlockBytes {
-				for i, c := range q {
-					codes[i] = float32(int(c&15) - 8)
-					codes[i+16] = float32(int(c>>4) - 8)
-				}
-			} else {
-				for i, c := range q {
-					codes[i] = float32(int8(c))
-				}
-			}
-			var lost, all, most float32
-			for i, v := range x[:len(codes)] {
-				gone := v - float32(d*codes[i])
-				lost += float32(gone * gone)
-				all += float32(v * v)
-				most = max(most, gone, -gone)
-			}
-			t.add(tally{float64(lost), float64(all), most})
-			x, blocks = x[len(codes):], blocks[e.bytes:]
-		}
-		tallies[r] = t
+		lost, all, most := kernels.BlockError(blocks[r*size:][:size], x[r*cols:][:cols], layout)
+		tallies[r] = tally{float64(lost), float64(all), most}
 	}
 }
 

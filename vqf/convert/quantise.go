@@ -80,23 +80,6 @@ func putF16(dst []byte, src []float32) {
 	}
 }
 
-// largest returns the bits of the largest magnitude: as integers, magnitudes
-// compare as the values do, infinity is above every number and NaN above it.
-func largest(x []float32) uint32 {
-	const mask = 1<<31 - 1
-	var a, b, c, d uint32
-	for ; len(x) >= 4; x = x[4:] {
-		a = max(a, math.Float32bits(x[0])&mask)
-		b = max(b, math.Float32bits(x[1])&mask)
-		c = max(c, math.Float32bits(x[2])&mask)
-		d = max(d, math.Float32bits(x[3])&mask)
-	}
-	for _, v := range x {
-		a = max(a, math.Float32bits(v)&mask)
-	}
-	return max(a, b, c, d)
-}
-
 // checkValues refuses values that are not finite or too large for the encoding;
 // row is the first row of x.
 func (e *encoding) checkValues(m *matrix, x []float32, row int) error {
@@ -104,7 +87,7 @@ func (e *encoding) checkValues(m *matrix, x []float32, row int) error {
 		a := math.Abs(float64(v))
 		return a < float64(e.limit) || a == limitF32 && e.limit == limitF32
 	}
-	if top := math.Float32frombits(largest(x)); fine(top) {
+	if fine(kernels.MaxAbs(x)) {
 		return nil
 	}
 	for i, v := range x {

@@ -51,7 +51,17 @@ func decodeF32(dst []float32, src []byte) {
 	}
 }
 
+// decodeBF16 takes four values at a time: most models are stored so.
 func decodeBF16(dst []float32, src []byte) {
+	for len(dst) >= 4 {
+		v := binary.LittleEndian.Uint64(src)
+		d := dst[:4]
+		d[0] = math.Float32frombits(uint32(v) << 16)
+		d[1] = math.Float32frombits(uint32(v) &^ 0xffff)
+		d[2] = math.Float32frombits(uint32(v>>32) << 16)
+		d[3] = math.Float32frombits(uint32(v>>32) &^ 0xffff)
+		dst, src = dst[4:], src[8:]
+	}
 	for i := range dst {
 		dst[i] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(src[2*i:])) << 16)
 	}
