@@ -74,6 +74,9 @@ func (e *FormatError) as(sentinel error) *FormatError {
 // withPath names the file in a FormatError that has none yet, and leaves other
 // errors alone.
 func withPath(err error, path string) error {
+	if err == nil {
+		return nil // before fe is allocated: ReadTensor is called for every token
+	}
 	var fe *FormatError
 	if errors.As(err, &fe) && fe.Path == "" {
 		fe.Path = path
