@@ -160,8 +160,8 @@ func (t *Tensor) checkExtra(i int) error {
 		return t.bad(i, "cols", entryCols, "is %d, want 1", t.Cols)
 	case t.Rows == 0 || t.Rows%(Align/4) != 0:
 		return t.bad(i, "rows", entryRows, "is %d, want a multiple of 16", t.Rows)
-	case t.Bytes > MaxExtra:
-		return t.bad(i, "bytes", entryBytes, "is %d, want at most %d", t.Bytes, MaxExtra)
+	case t.Bytes > maxExtra(t.Name):
+		return t.bad(i, "bytes", entryBytes, "is %d, want at most %d", t.Bytes, maxExtra(t.Name))
 	}
 	return nil
 }

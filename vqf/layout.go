@@ -97,13 +97,19 @@ func (p *parsed) metaLayout(key string) (l Layout, ok bool, err error) {
 	if b == nil || err != nil {
 		return 0, false, err
 	}
-	var meta map[string]json.RawMessage
+	var meta struct {
+		Q8 json.RawMessage `json:"q8_layout"`
+		Q4 json.RawMessage `json:"q4_layout"`
+	}
 	var word string
 	if err := json.Unmarshal(b, &meta); err != nil {
 		return 0, false, badField(NameMeta, -1, "is no JSON object: %v", err)
 	}
-	raw, ok := meta[key]
-	if !ok {
+	raw := meta.Q8
+	if key == "q4_layout" {
+		raw = meta.Q4
+	}
+	if raw == nil {
 		return 0, false, nil
 	}
 	if err := json.Unmarshal(raw, &word); err == nil {
@@ -112,7 +118,7 @@ func (p *parsed) metaLayout(key string) (l Layout, ok bool, err error) {
 			return l, true, nil
 		}
 	}
-	return 0, false, badField(NameMeta, -1, "%s is %s, want \"8x8\", \"4x4\" or \"row\"", key, raw)
+	return 0, false, badField(NameMeta, -1, "%s is %.40s, want \"8x8\", \"4x4\" or \"row\"", key, raw)
 }
 
 // finite says that a half is a number; any Q4 scale is.

@@ -73,17 +73,36 @@ func (p *parsed) find(name string) *Tensor {
 
 // extra reads an embedded entry, without the zeros that fill it up; nil if
 // there is none. It reads by the descriptor, not through a mapping: a failing
-// disk is an error here, and no fault.
+// disk is an error here, and no fault. Memory goes by what is there, not by what
+// the directory says: a file with holes can say much.
 func (p *parsed) extra(name string) ([]byte, error) {
 	t := p.find(name)
 	if t == nil {
 		return nil, nil
 	}
-	b := make([]byte, t.Bytes)
-	if err := readFull(p.plain, b, int64(t.Offset)); err != nil {
+	n, err := p.lastByte(t)
+	if err != nil {
 		return nil, err
 	}
-	return bytes.TrimRight(b, "\x00"), nil
+	b := make([]byte, n)
+	return b, readFull(p.plain, b, int64(t.Offset))
+}
+
+// lastByte returns how many bytes of a tensor there are up to the last one that
+// is not zero.
+func (p *parsed) lastByte(t *Tensor) (uint64, error) {
+	buf := make([]byte, min(t.Bytes, 64<<10))
+	for n := t.Bytes; n > 0; {
+		part := buf[:min(n, uint64(len(buf)))]
+		n -= uint64(len(part))
+		if err := readFull(p.plain, part, int64(t.Offset+n)); err != nil {
+			return 0, err
+		}
+		if kept := len(bytes.TrimRight(part, "\x00")); kept > 0 {
+			return n + uint64(kept), nil
+		}
+	}
+	return 0, nil
 }
 
 // encrypted says whether the data area is enciphered.

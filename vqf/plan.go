@@ -52,8 +52,18 @@ type Plan struct {
 	Tensors []Tensor // in file order
 }
 
-// MaxExtra bounds the bytes of an embedded entry.
-const MaxExtra = 256 << 20
+// Bounds of the bytes of embedded entries: MaxMeta of t_meta, MaxExtra of others.
+const (
+	MaxExtra = 256 << 20
+	MaxMeta  = 16 << 20
+)
+
+func maxExtra(name string) uint64 {
+	if name == NameMeta {
+		return MaxMeta
+	}
+	return MaxExtra
+}
 
 // DefaultLayouts applies the gates of docs/FORMAT.md section 6.10: the wanted
 // Q8 layout and 4x4 for Q4 where the model's geometry allows, else row-major.
@@ -212,8 +222,8 @@ func (p *Plan) addExtra(extra []Extra) error {
 		if e.Name != NameTokenizer && e.Name != NameMeta {
 			return fmt.Errorf("vqf: plan: extra entry %q: only %s and %s can be embedded", e.Name, NameTokenizer, NameMeta)
 		}
-		if e.Size <= 0 || e.Size > MaxExtra {
-			return fmt.Errorf("vqf: plan: extra entry %q: %d bytes, want 1 to %d", e.Name, e.Size, MaxExtra)
+		if e.Size <= 0 || uint64(e.Size) > maxExtra(e.Name) {
+			return fmt.Errorf("vqf: plan: extra entry %q: %d bytes, want 1 to %d", e.Name, e.Size, maxExtra(e.Name))
 		}
 		for _, t := range p.Tensors {
 			if t.Name == e.Name {
