@@ -4,7 +4,9 @@
 
 Stands alone: Python's standard library and docs/FORMAT.md, nothing of the Go
 code. It reads the header and the directory only, and the data too with
---checksum (slow: one multiplication a byte, in Python).
+--checksum (slow: one multiplication a byte, in Python). Of an encrypted file it
+shows the tag, of a signed one the signature; it checks neither, which would
+need SM2, SM3 and SM4: windhover verify does.
 
 Exit status: 0 all checks pass, 1 a check fails or a file cannot be read,
 2 wrong usage.
@@ -21,6 +23,7 @@ DIRECTORY = 448
 ENTRY = 64
 ALIGN = 64
 ENC = 0x80
+SIGNED = 0x100
 MOE = 0x200
 
 FLAGS = ["Q8_8X8", "Q4_4X4", "X8", "Q8BUF_Q4", "G256", "EMB_F16", "VISION", "ENC", "SIGNED", "MOE"]
@@ -87,12 +90,32 @@ def read_header(raw, size):
     if len(fits) != 1:
         raise Malformed(f"header layout undetermined for {size} bytes, {n} tensors, trailer {trailer} ({'; '.join(tried)})")
     fields, at, data, end = fits[0]
+    iv, reserved, block = raw[at + 16:at + 32], raw[at + 32:at + 48], raw[at + 48:at + 248]
+    if any(reserved) or any(raw[at - 4:at]):
+        raise Malformed("reserved bytes of the header are not zero")
+    if any(iv) and not flags & ENC:
+        raise Malformed("enc_iv is set, but the ENC flag is not")
+    signature = read_signature(block)
+    if signature is not None and not flags & SIGNED:
+        raise Malformed("the signature block is set, but the SIGNED flag is not")
     arch = words(raw, 16, ARCH)
     arch.update(words(raw, 180, EXPERTS) if fields == 45 else {name: 0 for name, _ in EXPERTS})
     return {
         "version": version, "flags": flags, "flag_names": [name for i, name in enumerate(FLAGS) if flags >> i & 1],
         "header": fields, "n_tensors": n, "arch": arch, "data_offset": data, "file_len": end, "trailer": trailer,
+        "encrypted": bool(flags & ENC), "signed": bool(flags & SIGNED), "enc_iv": iv.hex(), "signature": signature,
     }
+
+
+def read_signature(block):
+    """FORMAT.md section 2.2: the 200 bytes of the signature block, None if they are zero."""
+    if not any(block):
+        return None
+    size, reserved = struct.unpack_from("<2I", block, 192)
+    if size > 32 or any(block[160 + size:192]) or reserved:
+        raise Malformed("the signature block is malformed: id longer than 32 bytes, or bytes after it")
+    return {"public_key": block[:64].hex(), "r": block[64:96].hex(), "s": block[96:128].hex(), "digest": block[128:160].hex(),
+            "id": block[160:160 + size].decode("ascii", "backslashreplace")}
 
 
 def read_directory(raw, n):
@@ -237,6 +260,8 @@ def parse(path, with_checksum):
                 if with_checksum and stored:
                     got = checksum(f, header)
                     result["checks"].append({"name": "checksum", "ok": got == stored, "detail": f"stored 0x{stored:016x}, computed 0x{got:016x}"})
+            else:
+                result["stored_tag"] = trailer.hex()
     except Malformed as e:
         result["checks"].append({"name": "structure", "ok": False, "detail": str(e)})
     result["ok"] = all(c["ok"] for c in result["checks"])
@@ -247,7 +272,12 @@ def show(r):
     print(f"{r['file']}: {r['size']} bytes")
     if "arch" in r:
         print(f"  version {r['version']}, {r['header']}-field header, flags 0x{r['flags']:03x} {'|'.join(r['flag_names']) or '0'}")
-        print(f"  {r['n_tensors']} tensors, data_offset {r['data_offset']}, file_len {r['file_len']}, trailer {r['trailer']} bytes {r.get('stored_checksum', '')}".rstrip())
+        print(f"  {r['n_tensors']} tensors, data_offset {r['data_offset']}, file_len {r['file_len']}, trailer {r['trailer']} bytes {r.get('stored_checksum', r.get('stored_tag', ''))}".rstrip())
+        if r["encrypted"]:
+            print(f"  encrypted: enc_iv {r['enc_iv']}; the tag is not checked here")
+        if r["signed"] and r["signature"]:
+            g = r["signature"]
+            print(f"  signed: id {g['id']}, public key {g['public_key']}, digest {g['digest']}; not checked here")
         for name, value in r["arch"].items():
             if isinstance(value, float):
                 value = f"{value:.9g}"

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"windhover/vqf"
+	"windhover/vqf/seal"
 )
 
 // pyResult is what scripts/parse_vqf.py --json prints of a file.
@@ -116,6 +117,37 @@ func TestPythonText(t *testing.T) {
 		}
 	}
 	if status != 0 || strings.Contains(out, "FAIL") {
+		t.Errorf("exit status %d:\n%s", status, out)
+	}
+}
+
+// TestPythonSealed: encrypted and signed files of both headers are taken apart,
+// and shown as such; broken blocks are not.
+func TestPythonSealed(t *testing.T) {
+	var paths []string
+	for _, fields := range []int{41, 45} {
+		_, b := sealedMini(t, vqf.ModeQ4, fields, sealing{vectorKey(t), vectorIV(), seal.IDKestrel}, nil)
+		paths = append(paths, tempFile(t, b))
+	}
+	out, status := python(t, paths...)
+	for _, want := range []string{
+		"flags 0x1a3 Q8_8X8|Q4_4X4|EMB_F16|ENC|SIGNED", "45-field header", "41-field header",
+		"trailer 32 bytes e32af34768fea00aece95301ac34aee92984a38565708db3adc1c19dcda24192",
+		"encrypted: enc_iv 000102030405060708090a0b0c0d0e0f; the tag is not checked here",
+		"signed: id vllm-kestrel-vqf, public key 852611f744af0456", "digest 6c789e5ac805a2b98be917f0556e848764476de3d38f0f27ab5c2fe19199d74d",
+		"PASS: size = file_len + trailer: 20416 + 32 = 20448",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in:\n%s", want, out)
+		}
+	}
+	if status != 0 || strings.Contains(out, "FAIL") {
+		t.Errorf("exit status %d:\n%s", status, out)
+	}
+	plain, b := sealedMini(t, vqf.ModeQ4, 45, sealing{vectorKey(t), vectorIV(), seal.IDShs}, nil)
+	plain[216], b[248+192] = 1, 33
+	out, status = python(t, tempFile(t, plain), tempFile(t, b))
+	if status != 1 || !strings.Contains(out, "enc_iv is set, but the ENC flag is not") || !strings.Contains(out, "the signature block is malformed") {
 		t.Errorf("exit status %d:\n%s", status, out)
 	}
 }
