@@ -21,6 +21,8 @@ type infoDoc struct {
 	Flags      *uint32        `json:"flags,omitempty"`
 	FlagNames  []string       `json:"flag_names,omitempty"`
 	Header     int            `json:"header,omitempty"` // fields: 41 or 45
+	Encrypted  bool           `json:"encrypted,omitempty"`
+	Signer     string         `json:"signer,omitempty"` // fingerprint of the key that the file says signed it
 	Arch       any            `json:"arch,omitempty"`
 	DataOffset uint64         `json:"data_offset,omitempty"`
 	FileLen    uint64         `json:"file_len,omitempty"`
@@ -102,6 +104,12 @@ func (d *infoDoc) print(out io.Writer) error {
 	line("size", "%d bytes, %s", d.Size, mib(d.Size))
 	if d.Flags != nil {
 		line("flags", "0x%03x %s", *d.Flags, vqf.Flags(*d.Flags))
+	}
+	if d.Encrypted {
+		line("encrypted", "SM4-CTR: model, tokenizer and layouts are not shown; windhover verify --key-file FILE checks them")
+	}
+	if d.Signer != "" {
+		line("signed", "says the file, by %s; not checked: windhover verify --pub KEY does that", d.Signer)
 	}
 	if m := d.Model; m != nil {
 		m.print(line)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"windhover/vqf"
+	"windhover/vqf/seal"
 )
 
 // inspectVQF shows a VQF file, refused or not. Only a file without the magic is
@@ -28,6 +29,9 @@ func inspectVQF(path string) (*infoDoc, error) {
 		Arch: &h.Arch, DataOffset: h.DataOffset, FileLen: h.FileLen, Tensors: []infoTensor{}, Groups: vqf.GroupSums(info.Tensors),
 		path: path, refused: info.Refused,
 	}
+	if h.Flags&vqf.FlagSigned != 0 {
+		d.Signer = seal.PublicKey(h.Sig.Pub).Fingerprint()
+	}
 	for _, t := range info.Tensors {
 		d.Tensors = append(d.Tensors, infoTensor{Name: t.Name, Type: t.Type.String(), Rows: uint64(t.Rows), Cols: uint64(t.Cols), Offset: t.Offset, Bytes: t.Bytes})
 	}
@@ -40,6 +44,10 @@ func inspectVQF(path string) (*infoDoc, error) {
 // describe reads metadata and layouts; an error is why the file cannot be served.
 func (d *infoDoc) describe() (err error) {
 	f, err := vqf.Open(d.path, vqf.OpenOptions{})
+	if errors.Is(err, vqf.ErrKey) { // nothing else is wrong with it
+		d.Encrypted = true
+		return nil
+	}
 	if err != nil {
 		return err
 	}
