@@ -16,6 +16,7 @@ func newConvert() *cobra.Command {
 	var opt convert.Options
 	var out string
 	var quality bool
+	var keys convertKeys
 	cmd := &cobra.Command{
 		Use:   "convert SRC [-o OUT.vqf]",
 		Short: "Convert a Hugging Face directory or a GGUF file to VQF",
@@ -28,7 +29,7 @@ file of its own beside a GGUF file: give it with --mmproj.
 
 The result appears under its name only when it is complete, has been read back
 and has reached the disk. The same source and options give the same bytes on
-every machine. What is interrupted leaves nothing, or with --resume what the next
+every machine, but for what --encrypt and --sign draw. What is interrupted leaves nothing, or with --resume what the next
 --resume of the same conversion goes on from: .NAME.partial and .NAME.journal
 beside the result. A kill or a loss of power costs a few seconds of the work.
 
@@ -39,10 +40,14 @@ there for other engines that read VQF.`,
   windhover convert ~/models/Qwen3-0.6B -o qwen3-0.6b.vqf
   windhover convert model.gguf --mode q4 --max-seq 4096 -o small.vqf
   windhover convert Qwen3VL-2B-Instruct-Q8_0.gguf --mmproj mmproj-Qwen3VL-2B-Instruct-F16.gguf
-  windhover convert ~/models/Qwen3-8B --resume --report -o qwen3-8b.vqf`,
+  windhover convert ~/models/Qwen3-8B --resume --report -o qwen3-8b.vqf
+  windhover convert ~/models/Qwen3-8B --encrypt --key-file secret.txt --sign works.sm2.key`,
 		Args: args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, a []string) error {
 			opt.Converter = "windhover " + appliance.Version
+			if err := keys.read(cmd, &opt); err != nil {
+				return err
+			}
 			if out == "" {
 				out = convert.DefaultOutput(a[0])
 			}
@@ -83,6 +88,7 @@ there for other engines that read VQF.`,
 	f.BoolVar(&opt.Resume, "resume", false, "keep what is done when interrupted, and continue what was kept")
 	f.BoolVar(&quality, "report", false, "print how far each tensor is from the source, layer by layer")
 	f.StringVar(&opt.Name, "name", "", "name in the metadata (default: what the source says)")
+	keys.addFlags(cmd)
 	addProgressFlag(cmd)
 	return cmd
 }

@@ -3,10 +3,6 @@
 package main
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 
@@ -23,7 +19,8 @@ func newInfo() *cobra.Command {
 		Long: `Shows size, version, flags, architecture and every tensor of a VQF file, and what
 the groups of tensors weigh; for GGUF also the metadata and how many tensors there
 are of each type; a Hugging Face directory or a .safetensors file likewise. Reads
-the header only. A VQF file that would be refused still shows its header, and the
+the header only, but for --sums: those are of the bytes as they are stored, so that
+two files can be told apart tensor by tensor. A VQF file that would be refused still shows its header, and the
 exit code is 1.`,
 		Example: `  windhover info model.vqf
   windhover info --json model.vqf | jq .flag_names
@@ -35,7 +32,10 @@ exit code is 1.`,
 				return err
 			}
 			if sums {
-				if err := doc.addSums(); err != nil {
+				update, end := progress(cmd, "hashing")
+				err := doc.addSums(cmd.Context(), update)
+				end()
+				if err != nil {
 					return err
 				}
 			}
@@ -72,40 +72,4 @@ func inspect(path string) (*infoDoc, error) {
 	}
 	// Also what no VQF file is: the refusal says why.
 	return inspectVQF(path)
-}
-
-// addSums hashes every tensor. A tensor that lies outside of its file has no sum.
-func (d *infoDoc) addSums() error {
-	open := map[string]*os.File{}
-	defer func() {
-		for _, f := range open {
-			_ = f.Close() // read only
-		}
-	}()
-	for i := range d.Tensors {
-		t := &d.Tensors[i]
-		path := d.path
-		if t.File != "" {
-			path = filepath.Join(d.path, t.File)
-		}
-		if open[path] == nil {
-			f, err := os.Open(path)
-			if err != nil {
-				return err
-			}
-			open[path] = f
-		}
-		h := sha256.New()
-		n, err := io.Copy(h, io.NewSectionReader(open[path], int64(t.Offset), int64(t.Bytes)))
-		if err == nil && n != int64(t.Bytes) {
-			err = io.ErrUnexpectedEOF
-		}
-		if err != nil && d.refused == nil {
-			return fmt.Errorf("%s: tensor %q: %w", path, t.Name, err)
-		}
-		if err == nil {
-			t.SHA256 = hex.EncodeToString(h.Sum(nil))
-		}
-	}
-	return nil
 }

@@ -48,16 +48,17 @@ func progress(cmd *cobra.Command, what string) (update func(done, total int64), 
 	}
 }
 
+// plainProgress takes the rate of the last seconds: work that is continued starts
+// far, and reading back is faster than writing.
 func plainProgress(w io.Writer, what string, now func() time.Time) func(done, total int64) {
-	start := now()
-	last := start
+	last, before := now(), int64(0)
 	return func(done, total int64) {
 		t := now()
-		if total <= 0 || done <= 0 || t.Sub(last) < 5*time.Second {
+		if total <= 0 || done <= before || t.Sub(last) < 5*time.Second {
 			return
 		}
-		last = t
-		rate := float64(done) / t.Sub(start).Seconds()
+		rate := float64(done-before) / t.Sub(last).Seconds()
+		last, before = t, done
 		left := time.Duration(float64(total-done) / rate * float64(time.Second)).Round(time.Second)
 		_, _ = fmt.Fprintf(w, "%s: %d %%, %.0f MB/s, %s left\n", what, done*100/total, rate/1e6, left) // only a remark
 	}
