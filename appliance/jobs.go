@@ -13,7 +13,6 @@ import (
 	"strings"
 
 	"windhover/control"
-	"windhover/vqf"
 )
 
 // JobTypes are the commands this appliance carries out.
@@ -128,9 +127,9 @@ func (b *backend) convertJob(ctx context.Context, j control.Job, report func(con
 }
 
 // verifyJob checks a file in import/ or an installed model, with the passphrase and
-// the trusted keys of this box. The policy about signatures holds for files in
-// import/; an installed model was let in by it, and its result says what it is
-// trusted with.
+// the trusted keys of this box, and by the rules of the drop directory: a signature
+// has to be by a trusted key where the policy says so. An installed model was let in
+// by it; its result says what it is trusted with.
 func (b *backend) verifyJob(ctx context.Context, j control.Job, report func(control.JobProgress)) (any, error) {
 	var p struct {
 		Source string `json:"source"`
@@ -151,7 +150,7 @@ func (b *backend) verifyJob(ctx context.Context, j control.Job, report func(cont
 			return nil, err
 		}
 		path = WeightFile(path)
-		judge := b.who.require || hasSignature(path) || exists(path+signatureEnd)
+		judge := b.who.require || b.who.knowsSigner(path) || b.who.strict() && inside(path)
 		return b.child(ctx, b.verifyArgs(path, judge), verifying)
 	}
 	s, release, err := b.reg.acquire(ctx, p.Model)
@@ -160,21 +159,15 @@ func (b *backend) verifyJob(ctx context.Context, j control.Job, report func(cont
 	}
 	defer release()
 	path := s.Info().Path
-	out, err := b.child(ctx, b.verifyArgs(path, hasSignature(path)), verifying)
+	out, err := b.child(ctx, b.verifyArgs(path, b.who.knowsSigner(path)), verifying)
 	if err != nil {
 		return nil, err
 	}
 	return withTrust(out, b.reg.trustOf(s.Name))
 }
 
-// hasSignature says that the header of a file calls it signed.
-func hasSignature(path string) bool {
-	info, err := vqf.Inspect(path)
-	return err == nil && info.Header.Flags&vqf.FlagSigned != 0
-}
-
-// verifyArgs is how a child verifies a file. judge: its signature has to be by a
-// trusted key. No secret is among the arguments, which others can see.
+// verifyArgs is how a child verifies a file. judge: it has to be signed by a trusted
+// key. No secret is among the arguments, which others can see.
 func (b *backend) verifyArgs(path string, judge bool) []string {
 	args := []string{"verify", path, "--json"}
 	if b.cfg.VQF.KeyFile != "" {

@@ -174,36 +174,49 @@ func TestJobCancel(t *testing.T) {
 // for a trusted signature where there is one or the policy wants one.
 func TestVerifyJobKeys(t *testing.T) {
 	key := newSM2(t)
+	ours, theirs := newMinisign(t), newMinisign(t)
+	plain := tinyModel(t, nil)
 	for _, c := range []struct {
 		name, file       string
 		require, trusted bool
-		want             string
+		strict           string // VLLM_VQF_VERIFY
+		judged           bool
 	}{
-		{"plain", "plain.vqf", false, true, ""},
-		{"plain, required", "plain.vqf", true, true, "--trust"},
-		{"plain, required, no keys", "plain.vqf", true, false, ""},
-		{"signed", "signed.vqf", false, true, "--trust"},
-		{"signed beside", "beside.vqf", false, true, "--trust"},
-		{"signed directory", "dir", false, true, "--trust"},
+		{"plain", "plain.vqf", false, true, "", false},
+		{"plain, required", "plain.vqf", true, true, "", true},
+		{"plain, required, no keys", "plain.vqf", true, false, "", false},
+		{"signed", "signed.vqf", false, true, "", true},
+		{"signed, key unknown", "signed.vqf", false, false, "", false},
+		{"signed by others", "foreign.vqf", false, true, "", false},
+		{"signed by others, to be verified", "foreign.vqf", false, true, "1", true},
+		{"signed beside", "beside.vqf", false, true, "", true},
+		{"signed beside by others", "other.vqf", false, true, "", false},
+		{"signed directory", "dir", false, true, "", true},
 	} {
 		b := jobBackend(t, "good")
 		imports := b.cfg.Paths.imports()
-		writeBytes(t, filepath.Join(imports, "plain.vqf"), tinyModel(t, nil))
-		writeBytes(t, filepath.Join(imports, "beside.vqf"), tinyModel(t, nil))
-		writeBytes(t, filepath.Join(imports, "beside.vqf.minisig"), []byte("x"))
+		for _, name := range []string{"plain", "beside", "other"} {
+			writeBytes(t, filepath.Join(imports, name+".vqf"), plain)
+		}
+		writeBytes(t, filepath.Join(imports, "beside.vqf.minisig"), minisig(t, ours, plain))
+		writeBytes(t, filepath.Join(imports, "other.vqf.minisig"), minisig(t, theirs, plain))
 		writeBytes(t, filepath.Join(imports, "signed.vqf"), sealedModel(t, sealing{signer: key}, nil))
+		writeBytes(t, filepath.Join(imports, "foreign.vqf"), sealedModel(t, sealing{signer: newSM2(t)}, nil))
 		writeBytes(t, filepath.Join(imports, "dir", "model.vqf"), sealedModel(t, sealing{signer: key}, nil))
 		b.cfg.VQF.KeyFile = "/etc/windhover/credentials/vqf-key"
 		b.who.require, b.who.dir = c.require, filepath.Join(b.cfg.Paths.State, "trust.d")
+		b.who.getenv = func(name string) string { return map[string]string{"VLLM_VQF_VERIFY": c.strict}[name] }
 		if c.trusted {
 			writeBytes(t, filepath.Join(b.who.dir, "maker.sm2.pub"), []byte(key.Public().String()))
+			writeBytes(t, filepath.Join(b.who.dir, "maker.minisign.pub"), ours.Public().File())
 		}
+		b.who.refresh()
 		out, err := b.RunJob(context.Background(), control.Job{ID: "j", Client: "you", Type: "verify", Params: fmt.Appendf(nil, `{"source":%q}`, c.file)}, func(control.JobProgress) {})
 		if err != nil {
 			t.Fatal(err)
 		}
 		raw, ok := out.(json.RawMessage)
-		if !ok || !strings.Contains(string(raw), `"--key-file","/etc/windhover/credentials/vqf-key"`) || strings.Contains(string(raw), `"--trust"`) != (c.want != "") {
+		if !ok || !strings.Contains(string(raw), `"--key-file","/etc/windhover/credentials/vqf-key"`) || strings.Contains(string(raw), `"--trust"`) != c.judged {
 			t.Errorf("%s: %s", c.name, raw)
 		}
 	}

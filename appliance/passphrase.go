@@ -3,9 +3,11 @@
 package appliance
 
 import (
+	"bytes"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -40,9 +42,7 @@ func (p *passphrase) source() (path, variable string) {
 		return p.file, ""
 	}
 	if dir := p.getenv("CREDENTIALS_DIRECTORY"); dir != "" {
-		// An empty credential is what a unit falls back to that has none to load.
-		path = filepath.Join(dir, credentialName)
-		if fi, err := os.Stat(path); err == nil && fi.Size() > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if path = filepath.Join(dir, credentialName); !blank(path) {
 			return path, ""
 		}
 	}
@@ -50,6 +50,19 @@ func (p *passphrase) source() (path, variable string) {
 		return "", keyVariable
 	}
 	return "", ""
+}
+
+// blank says that there is no credential, or one that is what the unit falls back to
+// where it has none to load: nothing, or the end of a line.
+func blank(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return errors.Is(err, fs.ErrNotExist)
+	}
+	defer func() { _ = f.Close() }() // read only
+	var b [3]byte
+	n, err := io.ReadFull(f, b[:])
+	return err != nil && len(bytes.TrimSpace(b[:n])) == 0
 }
 
 // key makes the key, nil where there is no passphrase. The error names the file

@@ -26,6 +26,8 @@ func TestPassphraseSources(t *testing.T) {
 	write(t, file, "of the file\n")
 	write(t, filepath.Join(credentials, credentialName), "of the credential\n")
 	write(t, filepath.Join(empty, credentialName), "")
+	fallback := filepath.Join(dir, "fallback")
+	write(t, filepath.Join(fallback, credentialName), "\n")
 	env := map[string]string{"CREDENTIALS_DIRECTORY": credentials, keyVariable: "of the environment"}
 	with := func(changes map[string]string) func(string) string {
 		return func(name string) string {
@@ -45,6 +47,7 @@ func TestPassphraseSources(t *testing.T) {
 		{"credential", "", with(nil), "of the credential"},
 		{"no credential of that name", "", with(map[string]string{"CREDENTIALS_DIRECTORY": dir}), "of the environment"},
 		{"empty credential", "", with(map[string]string{"CREDENTIALS_DIRECTORY": empty}), "of the environment"},
+		{"the unit's fallback", "", with(map[string]string{"CREDENTIALS_DIRECTORY": fallback}), "of the environment"},
 		{"environment", "", with(map[string]string{"CREDENTIALS_DIRECTORY": ""}), "of the environment"},
 		{"none", "", with(map[string]string{"CREDENTIALS_DIRECTORY": "", keyVariable: ""}), ""},
 	}

@@ -104,6 +104,28 @@ func readSignature(sig detached) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, signatureBytes))
 }
 
+// knowsSigner reports whether the signature in or beside a file says that it is by a
+// trusted key. Whether it is was not checked.
+func (a *authority) knowsSigner(path string) bool {
+	t := a.trust()
+	info, err := vqf.Inspect(path)
+	if err == nil && info.Header.Flags&vqf.FlagSigned != 0 {
+		if _, known := t.FindSM2(info.Header.Sig.Pub); known {
+			return true
+		}
+	}
+	fi, err := os.Lstat(path + signatureEnd)
+	if err != nil {
+		return false
+	}
+	text, err := readSignature(detached{Of: path, ID: identify(fi)})
+	if err != nil {
+		return false
+	}
+	s, err := seal.ParseMinisignSignature(text)
+	return err == nil && len(t.FindMinisign(s.KeyID)) > 0
+}
+
 // embedded judges what vqf.Verify found out about the signature in a file.
 func embedded(rep *vqf.VerifyReport, t *seal.Trust) (vouched, error) {
 	s := rep.Signature
