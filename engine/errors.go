@@ -21,6 +21,8 @@ var (
 	ErrMemory = errors.New("engine: not enough memory")
 	// ErrNoTokenizer: neither the file nor its directory holds a tokenizer.
 	ErrNoTokenizer = errors.New("engine: no tokenizer")
+	// ErrChanged: an encrypted file was written to after it was verified.
+	ErrChanged = errors.New("engine: the file was changed since it was verified; put it in place again under a new name and load that")
 	// ErrRequest: a request that can never be served (bad token, bad option).
 	ErrRequest = errors.New("engine: bad request")
 	// ErrNumeric: the model produced logits that are not numbers.

@@ -91,20 +91,28 @@ func openUnread(path string, opt Options) (*vqf.File, error) {
 }
 
 // openChecked opens a file for computing, checked as the options say. One that is
-// read whole for that is admitted first.
-func openChecked(path string, opt Options) (*vqf.File, error) {
-	f, err := openUnread(path, opt)
-	if err != nil || !opt.VQF.FullCheck && (opt.VQF.Verified || !f.Encrypted()) {
-		return f, err
+// read whole for that is admitted first, so that what cannot run is refused before
+// the work. stamp is from before any of it was read.
+func openChecked(path string, opt Options) (f *vqf.File, stamp vqf.Stamp, err error) {
+	first, err := openUnread(path, opt)
+	if err != nil {
+		return nil, stamp, err
 	}
-	_, _, err = admit(f, opt)
-	if cerr := f.Close(); err == nil && cerr != nil {
+	stamp, err = first.Stamp()
+	if err == nil && !opt.VQF.FullCheck && (opt.VQF.Verified || !first.Encrypted()) {
+		return first, stamp, nil
+	}
+	if err == nil {
+		_, _, err = admit(first, opt)
+	}
+	if cerr := first.Close(); err == nil && cerr != nil {
 		err = fmt.Errorf("engine: %w", cerr)
 	}
 	if err != nil {
-		return nil, err
+		return nil, stamp, err
 	}
-	return openLazily(path, opt.VQF)
+	f, err = openLazily(path, opt.VQF)
+	return f, stamp, err
 }
 
 // keyLimit is above any weight of a norm. Of random bits a third are larger.
@@ -144,7 +152,7 @@ func checkKey(f *vqf.File) error {
 // [ErrNoTokenizer], [ErrRequest] for an option.
 func Load(path string, opt Options) (m *Model, err error) {
 	start := time.Now()
-	file, err := openChecked(path, opt)
+	file, stamp, err := openChecked(path, opt)
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +179,7 @@ func Load(path string, opt Options) (m *Model, err error) {
 	if err != nil {
 		return m, err
 	}
-	if m.w, err = bind(file, &m.cfg, family, need, len(cpus)); err != nil {
+	if m.w, err = bind(file, &m.cfg, family, need, stamp, len(cpus)); err != nil {
 		return m, fmt.Errorf("engine: %s: %w", path, err)
 	}
 	m.info = Info{

@@ -101,4 +101,6 @@ func (m *mapped) embedding(id int32) ([]byte, error) {
 	return m.embed[int(id)*m.row:][:m.row], nil
 }
 
+func (m *mapped) move(rebase func() error) error { return rebase() }
+
 func (m *mapped) close() error { return nil }

@@ -36,6 +36,8 @@ type residency interface {
 	head(i int, stop *atomic.Bool) (m *kernels.Matrix, row int, err error)
 	// embedding returns the stored row of a token, until the next call.
 	embedding(id int32) ([]byte, error)
+	// move does what puts the file in another's place.
+	move(rebase func() error) error
 	// close frees what the residency itself holds. The file is closed after it.
 	close() error
 }

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"windhover/kernels"
+	"windhover/vqf"
 )
 
 // slotShape is how a layer lies in a slot: its matrices one after the other, as
@@ -53,9 +54,9 @@ func headParts(rows int, bytes, room int64) []headPart {
 }
 
 // streamed lays out memory, starts the workers and deciphers what is kept.
-func (b *binder) streamed(need Need, workers int) residency {
+func (b *binder) streamed(need Need, stamp vqf.Stamp, workers int) residency {
 	c := b.c
-	s := &streamed{file: b.f, family: b.family, layers: b.vectors(), row: make([]byte, b.embedding()), next: -1}
+	s := &streamed{file: b.f, lm: b.family + "_lm", layers: b.vectors(), row: make([]byte, b.embedding()), next: -1, stamp: stamp}
 	s.posted.L, s.arrived.L = &s.mu, &s.mu
 	for i, m := range c.layerMatrices() {
 		name := b.family + "_" + m.name

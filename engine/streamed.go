@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"windhover/kernels"
+	"windhover/vqf"
 )
 
 // slotCount is how many pieces of weights are in memory beside those that are
@@ -26,6 +27,7 @@ const pieceBytes = 256 << 10
 // tensorReader is the part of a vqf.File that streamed needs.
 type tensorReader interface {
 	ReadTensor(name string, off int64, dst []byte) error
+	Stamp() (vqf.Stamp, error)
 }
 
 // streamed has the weights of an encrypted file. A unit is a layer, or a part of
@@ -40,7 +42,7 @@ type tensorReader interface {
 // before anything of it gets here.
 type streamed struct {
 	file   tensorReader
-	family string
+	lm     string         // name of the head
 	layers []layerWeights // without matrices
 	cuts   []headPart     // of the head
 	units  int            // layers, then parts of the head
@@ -63,6 +65,7 @@ type streamed struct {
 	next    int       // index in order of the unit that is used, or else of the first that will be; -1: before any
 	stop    *atomic.Bool
 	closing bool
+	stamp   vqf.Stamp // of the file that was verified
 
 	job    *slot // being filled; nil when the workers have nothing to do
 	unit   int   // with what
@@ -201,6 +204,9 @@ func (s *streamed) finish(err error) {
 	}
 	sl, u := s.job, s.unit
 	s.job = nil
+	if s.jobErr == nil {
+		s.jobErr = s.unchanged()
+	}
 	if s.jobErr != nil {
 		s.failed, s.failedUnit = s.jobErr, u
 	} else {
@@ -208,6 +214,16 @@ func (s *streamed) finish(err error) {
 		s.begin()
 	}
 	s.arrived.Broadcast()
+}
+
+// unchanged says whether what was read up to now is of the file that was verified.
+// mu is held.
+func (s *streamed) unchanged() error {
+	now, err := s.file.Stamp()
+	if err == nil && now != s.stamp {
+		err = ErrChanged
+	}
+	return err
 }
 
 // read fills piece k of a unit.
@@ -220,7 +236,7 @@ func (s *streamed) read(sl *slot, u, k int) (err error) {
 	part := &s.cuts[u-len(s.layers)]
 	from := int64(k) * pieceBytes
 	to := min(from+pieceBytes, part.bytes)
-	return s.file.ReadTensor(s.family+"_lm", part.off+from, sl.mem[from:to])
+	return s.file.ReadTensor(s.lm, part.off+from, sl.mem[from:to])
 }
 
 func (s *streamed) layer(l int, stop *atomic.Bool) (*layerWeights, error) {
@@ -251,10 +267,32 @@ func weightsError(err error, what string, i int) error {
 }
 
 func (s *streamed) embedding(id int32) ([]byte, error) {
-	if err := s.file.ReadTensor("token_embed", int64(id)*int64(len(s.row)), s.row); err != nil {
+	err := s.file.ReadTensor("token_embed", int64(id)*int64(len(s.row)), s.row)
+	if err == nil {
+		s.mu.Lock()
+		err = s.unchanged()
+		s.mu.Unlock()
+	}
+	if err != nil {
 		return nil, fmt.Errorf("engine: embedding of token %d: %w", id, err)
 	}
 	return s.row, nil
+}
+
+// move keeps the workers from looking at the file's stamp while it changes. What
+// they are reading comes from one file or the other, which hold the same bytes.
+func (s *streamed) move(rebase func() error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.unchanged(); err != nil {
+		return err
+	}
+	if err := rebase(); err != nil {
+		return err
+	}
+	var err error
+	s.stamp, err = s.file.Stamp()
+	return err
 }
 
 // close ends the workers, which finish the pieces in their hands, and gives the

@@ -83,8 +83,8 @@ func layoutOf(f *vqf.File, family string) (kernels.Layout, error) {
 }
 
 // bind finds every tensor the family needs (docs/FORMAT.md section 5.1) and holds
-// them as admission chose.
-func bind(f *vqf.File, c *Config, family string, need Need, workers int) (*weights, error) {
+// them as admission chose. stamp is that of the file when it was verified.
+func bind(f *vqf.File, c *Config, family string, need Need, stamp vqf.Stamp, workers int) (*weights, error) {
 	layout, err := layoutOf(f, family)
 	if err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func bind(f *vqf.File, c *Config, family string, need Need, workers int) (*weigh
 	if f.Flags()&vqf.FlagEnc == 0 {
 		w.res = b.mapped(need.Residency == ResidencyLayered)
 	} else {
-		w.res = b.streamed(need, workers)
+		w.res = b.streamed(need, stamp, workers)
 	}
 	w.finalNorm = b.floats("final_norm", 1, c.Dim)[0]
 	if b.err != nil {
