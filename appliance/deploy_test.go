@@ -363,6 +363,11 @@ func TestSwapWithoutRoomForTwo(t *testing.T) {
 			var waited chan error
 			r.load = func(ctx context.Context, weights string, in installed) (servable, error) {
 				versions++
+				// Only what has a version beside it must fit whole: a model that is
+				// alone may come in layer by layer.
+				if beside := inMemory != nil && !inMemory.closed; in.crowded != beside {
+					t.Errorf("load %d: crowded is %v, want %v", versions, in.crowded, beside)
+				}
 				if inMemory != nil && !inMemory.closed {
 					// A request that comes now must be served in the end.
 					return nil, &engine.MemoryError{Need: engine.Need{Weights: 2}, Limit: 1}

@@ -38,6 +38,8 @@ type installed struct {
 	Foreign string    `json:"foreign,omitempty"` // a signature of the weights by a key that was not trusted
 	Regime  string    `json:"regime,omitempty"`  // under which this was found out; "": by a version that did not look
 	Sealed  string    `json:"sealed,omitempty"`  // keyCheck of the passphrase that the tag was compared with
+
+	crowded bool // another version serves, whose memory this one will get if it needs it
 }
 
 // book is the file that keeps them, by model name, and the default order.

@@ -107,6 +107,9 @@ func (l *loader) load(_ context.Context, weights string, in installed) (servable
 		return nil, err
 	}
 	opt.VQF.Verified = in.compared(opt.VQF.Key, weights)
+	if in.crowded && opt.Residency != engine.ResidencyLayered {
+		opt.Residency = engine.ResidencyFull
+	}
 	model, err := engine.Load(weights, opt)
 	if err != nil {
 		return nil, err

@@ -25,6 +25,7 @@ func (d *deployer) open(ctx context.Context, name string, in installed) (*servin
 		return nil, errors.Join(errChanged, err) // between verification and guard
 	}
 	m, err := d.load(ctx, path, in)
+	in.crowded = false
 	if err != nil {
 		g.release()
 		return nil, err
@@ -62,7 +63,11 @@ func privateCopy(ctx context.Context, path string) error {
 // memory does not hold both, the old one is drained and unloaded first while its
 // requests wait; if the new one then fails, the old one comes back.
 func (d *deployer) openBeside(ctx context.Context, name string, in installed) (*serving, error) {
-	v, err := d.open(ctx, name, in)
+	// A version that gets in only layer by layer would stay so when the old one
+	// is gone, and be slow for good.
+	tight := in
+	tight.crowded = d.reg.serves(name)
+	v, err := d.open(ctx, name, tight)
 	if !errors.Is(err, engine.ErrMemory) {
 		return v, err
 	}
