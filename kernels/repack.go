@@ -3,6 +3,7 @@
 package kernels
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 )
@@ -33,36 +34,45 @@ func repack(op string, dst, src []byte, rows, cols int, l Layout, inverse bool) 
 		copy(dst, src)
 		return
 	}
-	var flip byte
+	var flip uint32
 	if !l.Q8() {
-		flip = 0x88
+		flip = 0x88888888
 	}
+	// Tile by tile: what is written stays in the cache until it is whole.
 	nb := cols / BlockLen
-	for r := range rows {
-		m := r % h
+	for g := range rows / h {
 		for b := range nb {
-			row := (r*nb + b) * size
-			tile := (r/h*nb + b) * group
-			from, to := row, tile
-			if inverse {
-				from, to = tile, row
-			}
-			if inverse {
-				dst[to], dst[to+1] = src[from+2*m], src[from+2*m+1]
-				for j := 0; j < size-2; j += 4 {
-					s := src[from+2*h+j*h+4*m:][:4]
-					d := dst[to+2+j:][:4]
-					d[0], d[1], d[2], d[3] = s[0]^flip, s[1]^flip, s[2]^flip, s[3]^flip
+			tile := (g*nb + b) * group
+			for m := range h {
+				row := ((g*h+m)*nb + b) * size
+				if inverse {
+					unpackRow(dst[row:][:size], src[tile:][:group], h, m, flip)
+				} else {
+					packRow(dst[tile:][:group], src[row:][:size], h, m, flip)
 				}
-				continue
-			}
-			dst[to+2*m], dst[to+2*m+1] = src[from], src[from+1]
-			for j := 0; j < size-2; j += 4 {
-				s := src[from+2+j:][:4]
-				d := dst[to+2*h+j*h+4*m:][:4]
-				d[0], d[1], d[2], d[3] = s[0]^flip, s[1]^flip, s[2]^flip, s[3]^flip
 			}
 		}
+	}
+}
+
+// packRow puts a row-major block into row m of a tile of h rows, four codes at a
+// time.
+func packRow(tile, row []byte, h, m int, flip uint32) {
+	tile[2*m], tile[2*m+1] = row[0], row[1]
+	tile, row = tile[2*h+4*m:], row[2:]
+	for at := 0; len(row) >= 4; at += 4 * h {
+		binary.LittleEndian.PutUint32(tile[at:], binary.LittleEndian.Uint32(row)^flip)
+		row = row[4:]
+	}
+}
+
+// unpackRow is the inverse of packRow.
+func unpackRow(row, tile []byte, h, m int, flip uint32) {
+	row[0], row[1] = tile[2*m], tile[2*m+1]
+	tile, row = tile[2*h+4*m:], row[2:]
+	for at := 0; len(row) >= 4; at += 4 * h {
+		binary.LittleEndian.PutUint32(row, binary.LittleEndian.Uint32(tile[at:])^flip)
+		row = row[4:]
 	}
 }
 
