@@ -127,7 +127,7 @@ func (tr tour) run(t *testing.T, command string) string {
 	return string(out)
 }
 
-var timing = regexp.MustCompile(`\d+\.\d+ (s|seconds)\b|\d+ MB/s`)
+var timing = regexp.MustCompile(`\d+\.\d+ (s|seconds)\b|\d+ MB/s|seconds +\d+\.\d+`)
 
 // steady is text without what differs from run to run.
 func steady(text string) string { return timing.ReplaceAllString(text, "N $1") }
