@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"windhover/appliance"
 	"windhover/engine"
 )
 
@@ -22,7 +21,7 @@ type evalFlags struct {
 
 func newEval() *cobra.Command {
 	var flags evalFlags
-	var opt engine.Options
+	var load loading
 	cmd := &cobra.Command{
 		Use:   "eval MODEL.vqf",
 		Short: "Compute logits, greedy continuations and likelihoods",
@@ -39,8 +38,8 @@ quantised, plain float32. It is slow, and for comparing.`,
 			if err := flags.check(cmd); err != nil {
 				return err
 			}
-			opt.NoTokenizer = flags.textFile == ""
-			m, err := appliance.OpenModel(a[0], opt)
+			load.opt.NoTokenizer = flags.textFile == ""
+			m, err := load.open(a[0])
 			if err != nil {
 				return err
 			}
@@ -55,10 +54,9 @@ quantised, plain float32. It is slow, and for comparing.`,
 	f.IntVar(&flags.greedy, "greedy", 0, "continue by this many tokens, the likeliest each time, and print their ids")
 	f.BoolVar(&flags.nll, "nll", false, "print the mean negative log-likelihood of a token, in nats")
 	f.IntVar(&flags.window, "window", 512, "tokens computed from an empty cache at a time, for --nll; the first of each is not scored")
-	f.StringVar(&opt.Activations, "activations", "int8", "int8, or f32 for the reference path")
-	f.StringVar(&opt.Family, "family", "", "copy of a dual file that computes: q4 or q8 (default: q4)")
-	f.IntVar(&opt.Threads, "threads", 0, "threads (default: one for each big core)")
-	f.IntVar(&opt.Chunk, "chunk", 0, "tokens computed at once; changes no bit of the result (default: 256)")
+	f.StringVar(&load.opt.Activations, "activations", "int8", "int8, or f32 for the reference path")
+	load.add(cmd)
+	f.IntVar(&load.opt.Chunk, "chunk", 0, "tokens computed at once; changes no bit of the result (default: 256)")
 	f.StringArrayVar(&flags.images, "image", nil, "picture for a run of image tokens (repeatable)")
 	return cmd
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"windhover/appliance"
+	"windhover/control"
 	"windhover/vqf"
 	"windhover/vqf/seal"
 )
@@ -75,7 +76,7 @@ func hint(cmd *cobra.Command, format string, a ...any) {
 // keyHint adds what a verb with --key-file takes to an error about a passphrase
 // that is missing.
 func keyHint(err error) error {
-	if errors.Is(err, vqf.ErrKey) {
+	if errors.Is(err, vqf.ErrKey) || errors.Is(err, control.PassphraseMissing) {
 		return fmt.Errorf("%w; here: --key-file FILE", err)
 	}
 	return err

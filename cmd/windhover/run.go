@@ -8,13 +8,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"windhover/appliance"
 	"windhover/engine"
 )
 
 func newRun() *cobra.Command {
 	var flags sampling
-	var opt engine.Options
+	var load loading
 	var images []string
 	cmd := &cobra.Command{
 		Use:   "run MODEL.vqf [PROMPT]",
@@ -37,7 +36,7 @@ With --json each answer is one JSON object a line.`,
 			if err := flags.check(cmd); err != nil {
 				return err
 			}
-			m, err := appliance.OpenModel(a[0], opt)
+			m, err := load.open(a[0])
 			if err != nil {
 				return err
 			}
@@ -47,9 +46,8 @@ With --json each answer is one JSON object a line.`,
 	}
 	flags.add(cmd, "most tokens of an answer (default: 1024, less where the context is full)")
 	f := cmd.Flags()
-	f.IntVar(&opt.Threads, "threads", 0, "threads (default: one for each big core)")
-	f.IntVar(&opt.Context, "context", 0, "tokens of a conversation (default: what the file names and the memory allows)")
-	f.StringVar(&opt.Family, "family", "", "copy of a dual file that computes: q4 or q8 (default: q4)")
+	load.add(cmd)
+	f.IntVar(&load.opt.Context, "context", 0, "tokens of a conversation (default: what the file names and the memory allows)")
 	f.StringArrayVar(&images, "image", nil, "picture to ask about (repeatable)")
 	return cmd
 }

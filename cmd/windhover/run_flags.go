@@ -5,6 +5,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"windhover/appliance"
 	"windhover/control"
 	"windhover/engine"
 )
@@ -34,6 +35,33 @@ func (s *sampling) add(cmd *cobra.Command, maxTokens string) {
 	f.IntVar(&s.thinkBudget, "think-budget", 0, "most tokens of thinking")
 	f.BoolVar(&s.raw, "raw", false, "continue the prompt as it is, without the chat template")
 	f.StringVar(&s.system, "system", "", "system message before the conversation")
+}
+
+// loading are the flags of the verbs that load a model and say how.
+type loading struct {
+	opt     engine.Options
+	keyFile string
+}
+
+func (l *loading) add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.IntVar(&l.opt.Threads, "threads", 0, "threads (default: one for each big core)")
+	f.StringVar(&l.opt.Family, "family", "", "copy of a dual file that computes: q4 or q8 (default: q4)")
+	f.StringVar(&l.opt.Residency, "residency", "", "auto, full (all weights in memory) or layered (a layer at a time; slow, and no model is too large) (default: auto, full where it fits)")
+	addKeyFileFlag(cmd, &l.keyFile)
+}
+
+// open loads a model.
+func (l *loading) open(path string) (*engine.Model, error) {
+	if l.keyFile != "" {
+		key, err := appliance.ReadPassphrase(l.keyFile)
+		if err != nil {
+			return nil, err
+		}
+		l.opt.VQF.Key = key
+	}
+	m, err := appliance.OpenModel(path, l.opt)
+	return m, keyHint(err)
 }
 
 // check refuses what does not go together.

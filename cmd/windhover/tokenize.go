@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"windhover/appliance"
 	"windhover/engine/tokenizer"
 	"windhover/vqf/convert"
 )
@@ -19,6 +20,7 @@ import (
 type tokenizeFlags struct {
 	decode, jsonl string
 	noSpecial     bool
+	keyFile       string
 }
 
 func newTokenize() *cobra.Command {
@@ -37,7 +39,7 @@ With --json: {"ids":[…],"tokens":[…]}.`,
 			if given := len(a) - 1 + one(flags.decode != "") + one(flags.jsonl != ""); given != 1 {
 				return usagef(cmd, "give one of TEXT, --decode and --jsonl")
 			}
-			tok, err := openTokenizer(a[0])
+			tok, err := flags.open(a[0])
 			if err != nil {
 				return err
 			}
@@ -59,6 +61,7 @@ With --json: {"ids":[…],"tokens":[…]}.`,
 	f := cmd.Flags()
 	f.StringVar(&flags.decode, "decode", "", "ids to turn into text, comma-separated")
 	f.StringVar(&flags.jsonl, "jsonl", "", "file with one JSON string a line; prints one JSON array of ids a line; - is standard input")
+	addKeyFileFlag(cmd, &flags.keyFile)
 	f.BoolVar(&flags.noSpecial, "no-special", false, "read special tokens in the text as text; leave them out when decoding")
 	return cmd
 }
@@ -70,10 +73,14 @@ func one(b bool) int {
 	return 0
 }
 
-func openTokenizer(path string) (*tokenizer.Tokenizer, error) {
-	words, err := convert.ReadWords(path)
+func (f *tokenizeFlags) open(path string) (*tokenizer.Tokenizer, error) {
+	key, err := appliance.ReadPassphrase(f.keyFile)
 	if err != nil {
 		return nil, err
+	}
+	words, err := convert.ReadSealedWords(path, key)
+	if err != nil {
+		return nil, keyHint(err)
 	}
 	return tokenizer.Parse(words.Tokenizer)
 }

@@ -12,6 +12,7 @@ import (
 
 	"windhover/vqf"
 	"windhover/vqf/gguf"
+	"windhover/vqf/seal"
 )
 
 // Words is what a model has beside its weights: tokenizer, chat template, ids
@@ -25,7 +26,11 @@ type Words struct {
 // ReadWords finds the tokenizer that path has: a .vqf (inside it or beside it),
 // a .gguf, a tokenizer.json, or a directory with tokenizer files. Errors match
 // ErrSource or ErrUnsupported, or are the system's.
-func ReadWords(path string) (*Words, error) {
+func ReadWords(path string) (*Words, error) { return ReadSealedWords(path, nil) }
+
+// ReadSealedWords is ReadWords with the key of encrypted .vqf files, whose tag is
+// compared first. Without one such a file is vqf.ErrKey.
+func ReadSealedWords(path string, key *seal.Key) (*Words, error) {
 	st, err := os.Stat(path)
 	if err != nil {
 		return nil, fmt.Errorf("convert: %w", err)
@@ -36,7 +41,7 @@ func ReadWords(path string) (*Words, error) {
 	case filepath.Ext(path) == ".json":
 		return jsonWords(path)
 	}
-	w, err := vqfWords(path)
+	w, err := vqfWords(path, key)
 	if errors.Is(err, vqf.ErrFormat) {
 		if g, gerr := ggufWords(path); !errors.Is(gerr, gguf.ErrFormat) {
 			return g, gerr
@@ -116,8 +121,8 @@ func ggufWords(path string) (w *Words, err error) {
 	return &Words{s.tokenizer, path, s}, k.err
 }
 
-func vqfWords(path string) (w *Words, err error) {
-	f, err := vqf.Open(path, vqf.OpenOptions{})
+func vqfWords(path string, key *seal.Key) (w *Words, err error) {
+	f, err := vqf.Open(path, vqf.OpenOptions{Key: key, Lazy: true})
 	if err != nil {
 		return nil, fmt.Errorf("convert: %w", err)
 	}
