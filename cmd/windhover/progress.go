@@ -37,6 +37,7 @@ func progress(cmd *cobra.Command, what string) (update func(done, total int64), 
 			bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(w), progressbar.OptionSetDescription(what),
 				progressbar.OptionShowBytes(true), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish(),
 				progressbar.OptionSetWidth(30), progressbar.OptionSetPredictTime(true))
+			return // no rate yet: what is done took a time that the bar did not see
 		}
 		_ = bar.Set64(done) // a bar that cannot be drawn is no reason to stop
 	}
