@@ -91,15 +91,16 @@ func (p *parsed) extra(name string) ([]byte, error) {
 // lastByte returns how many bytes of a tensor there are up to the last one that
 // is not zero.
 func (p *parsed) lastByte(t *Tensor) (uint64, error) {
-	buf := make([]byte, min(t.Bytes, 64<<10))
+	buf := make([]byte, min(t.Bytes, 256<<10))
+	zeros := make([]byte, len(buf))
 	for n := t.Bytes; n > 0; {
 		part := buf[:min(n, uint64(len(buf)))]
 		n -= uint64(len(part))
 		if err := readFull(p.plain, part, int64(t.Offset+n)); err != nil {
 			return 0, err
 		}
-		if kept := len(bytes.TrimRight(part, "\x00")); kept > 0 {
-			return n + uint64(kept), nil
+		if !bytes.Equal(part, zeros[:len(part)]) {
+			return n + uint64(len(bytes.TrimRight(part, "\x00"))), nil
 		}
 	}
 	return 0, nil
