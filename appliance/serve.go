@@ -103,6 +103,7 @@ func (s *server) build(topo kernels.Topology) error {
 	if err != nil {
 		return err
 	}
+	who.changed = s.control.InfoChanged // it names the trusted keys
 	loader := newLoader(s.cfg, s.backend.who.pass, len(topo.All), s.backend.pulse)
 	if n := len(topo.All); s.cfg.Engine.Threads > n {
 		s.log.Warn("engine.threads is more than this process may use", "key", "engine.threads", "threads", s.cfg.Engine.Threads, "cpus", n)
@@ -195,8 +196,6 @@ func (s *server) reload() {
 	} else {
 		s.log.Info("configuration read: nothing changed")
 	}
-	s.backend.who.refresh()
-	s.control.InfoChanged() // it names the trusted keys
 	s.backend.wakeDrop()
 	s.control.Event(control.Occurrence{Event: "config_reloaded"})
 }

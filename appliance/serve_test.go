@@ -38,6 +38,7 @@ func startBox(t *testing.T, change func(*Config)) *box {
 	cfg := DefaultConfig()
 	cfg.Device = "box"
 	cfg.Paths.State = t.TempDir()
+	cfg.Paths.Trust = filepath.Join(cfg.Paths.State, "trust.d")
 	cfg.MQTT.Embedded.Listen = freePort(t)
 	cfg.HTTP.Listen = freePort(t)
 	cfg.Engine.Threads, cfg.Engine.Pin = 1, false

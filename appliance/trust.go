@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -56,6 +57,7 @@ type authority struct {
 	getenv  func(string) string
 	log     *slog.Logger
 	pass    *passphrase
+	changed func() // other keys than before count; nil: nobody wants to know
 
 	mu   sync.Mutex  // guards what follows
 	last *seal.Trust // of the last good look
@@ -75,17 +77,26 @@ func newAuthority(cfg Config, getenv func(string) string, log *slog.Logger) *aut
 // refresh reads the keys again. What cannot be read is told once; the keys of the
 // last good look count meanwhile, because somebody may just be writing a file.
 func (a *authority) refresh() {
+	if a.reread() && a.changed != nil {
+		a.changed()
+	}
+}
+
+// reread is refresh without telling; it reports whether there was a change.
+func (a *authority) reread() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	t, err := loadTrust(a.dir, a.getenv)
 	if err == nil {
+		other := !reflect.DeepEqual(a.last, t)
 		a.last, a.told = t, ""
-		return
+		return other
 	}
 	if msg := oneLine(err); msg != a.told {
 		a.told = msg
 		a.log.Error("the trusted keys cannot be read: those read before go on, after a start none", "path", a.dir, "error", msg)
 	}
+	return false
 }
 
 // trust are the keys that count, as of the last refresh.

@@ -222,6 +222,8 @@ func TestKeysComeAndGo(t *testing.T) {
 	r.scan(ctx)
 	expect(t, r, "m failed key_unknown")
 	r.says(t, "m", key.Public().Fingerprint(), r.who.dir)
+	told := 0
+	r.who.changed = func() { told++ }
 	file := r.trustSM2Key(t, "maker", key.Public())
 	r.scan(ctx)
 	expect(t, r, "m ready*")
@@ -232,6 +234,9 @@ func TestKeysComeAndGo(t *testing.T) {
 	writeBytes(t, file, []byte("12"))
 	r.scan(ctx)
 	expect(t, r, "m ready*")
+	if told != 1 {
+		t.Errorf("told of %d changes, want 1", told)
+	}
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
@@ -334,5 +339,21 @@ func TestOldBook(t *testing.T) {
 	expect(t, r, "plain failed signature_missing, signed ready*")
 	if r.trustOf(t, "signed") != "sm2" {
 		t.Error("the signature is not looked at")
+	}
+}
+
+// The document about the device names the keys, for whoever signs to see.
+func TestInfoNamesKeys(t *testing.T) {
+	b := jobBackend(t, "good")
+	if got := b.Info().TrustKeys; got == nil || len(got) != 0 {
+		t.Errorf("without keys: %#v, want an empty list", got)
+	}
+	b.who.dir = t.TempDir()
+	sm2, minisign := newSM2(t).Public(), newMinisign(t).Public()
+	writeBytes(t, filepath.Join(b.who.dir, "a.sm2.pub"), []byte(sm2.String()))
+	writeBytes(t, filepath.Join(b.who.dir, "b.minisign.pub"), minisign.File())
+	b.who.refresh()
+	if got, want := fmt.Sprint(b.Info().TrustKeys), "[sm2:"+sm2.Fingerprint()+" minisign:"+minisign.Name()+"]"; got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
 }
