@@ -5,9 +5,9 @@ package vqf_test
 import (
 	"encoding/binary"
 	"encoding/hex"
-	"math/big"
 	"testing"
 
+	"windhover/internal/testsm2"
 	"windhover/vqf"
 	"windhover/vqf/seal"
 )
@@ -110,50 +110,16 @@ func sealedBytes(t testing.TB, plain []byte, fields int, s sealing) []byte {
 	return tag.Sum(b)
 }
 
-// sm2Sign signs with a k of the caller's, as only vectors may: r = e + x(kG) and
-// s = (k - r·d) / (1 + d), modulo the order of the curve. x(kG) is the public key
-// of k.
+// sm2Sign signs with a nonce of the caller's, as only vectors may.
 func sm2Sign(t testing.TB, dHex, kHex, id string, digest [32]byte) (r, s [32]byte) {
 	t.Helper()
-	number := func(digits string) *big.Int {
-		n, ok := new(big.Int).SetString(digits, 16)
-		if !ok {
-			t.Fatalf("%q is no number", digits)
+	number := func(digits string) (n [32]byte) {
+		if _, err := hex.Decode(n[:], []byte(digits)); err != nil {
+			t.Fatal(err)
 		}
 		return n
 	}
-	const (
-		order = "FFFFFFFEFFFFFFFFFFFFFFFFFFFFFFFF7203DF6B21C6052B53BBF40939D54123"
-		curve = "FFFFFFFEFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF00000000FFFFFFFFFFFFFFFC" + // a
-			"28E9FA9E9D9F5E344D5A9E4BCF6509A7F39789F515AB8F92DDBCBD414D940E93" + // b
-			"32C4AE2C1F1981195F9904466A39C9948FE30BBFF2660BE1715A4589334C74C7" + // Gx
-			"BC3736A2F4F6779C59BDCEE36B692153D0A9877CC62A474002DF32E52139F0A0" // Gy
-	)
-	params, err := hex.DecodeString(curve)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pub := private(t, dHex).Public()
-	h := seal.NewSM3()
-	h.Write(binary.BigEndian.AppendUint16(nil, uint16(8*len(id))))
-	h.Write([]byte(id))
-	h.Write(params)
-	h.Write(pub[:])
-	z := h.Sum(nil)
-	h = seal.NewSM3()
-	h.Write(z)
-	h.Write(digest[:])
-	n, d, k := number(order), number(dHex), number(kHex)
-	point := private(t, kHex).Public()
-	rn := new(big.Int).SetBytes(h.Sum(nil))
-	rn.Mod(rn.Add(rn, new(big.Int).SetBytes(point[:32])), n)
-	inv := new(big.Int).Add(d, big.NewInt(1))
-	inv.ModInverse(inv, n)
-	sn := new(big.Int).Mul(rn, d)
-	sn.Mod(sn.Mul(sn.Sub(k, sn), inv), n)
-	rn.FillBytes(r[:])
-	sn.FillBytes(s[:])
-	return r, s
+	return testsm2.Sign(number(dHex), number(kHex), id, digest[:])
 }
 
 // sealedMini is a file of the vectors' model, sealed.
