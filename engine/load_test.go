@@ -156,16 +156,6 @@ func TestModesOfQ8Compute(t *testing.T) {
 	}
 }
 
-// Q4 codes as int8 are the same weights as Q4, row for row.
-func TestQ4IGivesTheBitsOfQ4(t *testing.T) {
-	c := noisy()
-	c.Mode, c.Q8, c.Q4 = vqf.ModeQ4I, vqf.LayoutRow, vqf.LayoutRow
-	got := logitsOf(t, load(t, testmodel.Write(t, c), Options{}), noise(20), 0)
-	c.Mode = vqf.ModeQ4
-	want := logitsOf(t, load(t, testmodel.Write(t, c), Options{}), noise(20), 0)
-	sameBits(t, "q4i", got, want)
-}
-
 // A bare file with the tokenizer files of the original engine's users beside it.
 func TestTokenizerBeside(t *testing.T) {
 	c := testmodel.Default()
