@@ -75,6 +75,16 @@ func BenchmarkEncrypted(b *testing.B) {
 			})
 		})
 	}
+	signed := benchFile(b, vqf.Spec{Encrypt: true, Signed: true}, vqf.CreateOptions{Key: key, Sign: private(b, vectorD)})
+	b.Run("verify-signed", func(b *testing.B) { // a second stream of SM3
+		against(b, signed, alone, func() error {
+			r, err := vqf.Verify(b.Context(), signed, vqf.VerifyOptions{Key: key}, nil)
+			if err == nil && !r.Signature.Valid {
+				err = r.Err()
+			}
+			return err
+		})
+	})
 	b.Run("verify", func(b *testing.B) {
 		against(b, path, alone, func() error {
 			r, err := vqf.Verify(b.Context(), path, vqf.VerifyOptions{Key: key}, nil)
