@@ -109,3 +109,28 @@ func TestCacheGrowsByPages(t *testing.T) {
 		t.Errorf("%d bytes taken for 256 of 4096 tokens, the full cache has %d", grown, full)
 	}
 }
+
+// In layered residency a file of 2.3 GB computes with under a tenth of it in
+// memory: the layer in work, the one before it until it is dropped, and the rows
+// of the embedding. The head comes last and stays.
+func TestLayeredHoldsLittle(t *testing.T) {
+	if testing.Short() {
+		t.Skip("reads a gigabyte")
+	}
+	m := load(t, published(t), Options{NoTokenizer: true, Residency: ResidencyLayered, Context: 64})
+	need := m.Info().Need
+	layer := footprintOf(m.file, &m.cfg, "q4").layer
+	before, most := resident(t, "RssFile"), int64(0)
+	m.st.trace = func(int, []float32) { most = max(most, resident(t, "RssFile")-before) }
+	ids, _, err := m.Greedy(context.Background(), []int32{1, 2}, 2)
+	if err != nil || len(ids) != 2 {
+		t.Fatalf("%v, %v", ids, err)
+	}
+	t.Logf("at most %d kB of the file resident, a layer has %d, need %+v", most>>10, layer>>10, need)
+	if most < layer || most > need.Weights+1<<20 {
+		t.Errorf("%d bytes resident, want from %d to about %d", most, layer, need.Weights)
+	}
+	if need.Weights > 300<<20 || need.Private != 0 {
+		t.Errorf("need %+v", need)
+	}
+}
