@@ -49,15 +49,19 @@ func (s *state) forward(tokens []int32, pos int) error {
 		s.show(l, s.x)
 
 		s.run(phaseAttnNorm)
+		s.gather(inputAttn, s.norm)
 		s.multiply(s.inDim, into(&w.q, s.q), into(&w.k, s.k), into(&w.v, s.v))
 		s.run(phaseRope)
 		s.run(phaseAttention)
 		s.run(phaseAttnOut)
+		s.gather(inputOut, s.att)
 		s.multiply(s.inAtt, into(&w.o, s.proj))
 
 		s.run(phaseFFNNorm)
+		s.gather(inputFFN, s.norm)
 		s.multiplyGated(s.inDim, into(&w.gate, s.gate), into(&w.up, s.up))
 		s.run(phaseGated)
+		s.gather(inputDown, s.gate)
 		s.multiply(s.inFFN, into(&w.down, s.proj))
 		s.run(phaseResidual)
 		if s.err != nil {

@@ -56,6 +56,8 @@ type state struct {
 	// trace, when set by a test, sees x [tokens][dim] before each layer, before
 	// the final norm (layer = Layers) and after it (layer = Layers+1).
 	trace func(layer int, x []float32)
+
+	gathering *gathering // inputs of the matrices go there too, importance.go; else nil
 }
 
 // headRows is the number of rows that get logits at once in an evaluation.
