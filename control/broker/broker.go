@@ -26,6 +26,12 @@ const (
 	maxStoreBytes  = 256 << 20 // retained documents and queued QoS 1 messages
 	maxMemoryBytes = 32 << 20
 	startTimeout   = 10 * time.Second
+
+	// ackWait is after how long an unacknowledged QoS 1 message goes out again. The
+	// server does not resend when a session comes back: what it wrote into a connection
+	// that was dead already, it knows only by this. Its own 30 s are long for a prompt
+	// or a command, and what comes twice is at least once, as docs/PROTOCOL.md has it.
+	ackWait = 5 * time.Second
 )
 
 // ErrPortTaken is wrapped by the error of Start when something else listens there.
@@ -55,6 +61,7 @@ type Broker struct {
 	user     string
 	password string
 	open     bool
+	drained  bool // Close waited for the last requests; read after it
 }
 
 // Start starts a broker and returns once it answers an MQTT connection.
@@ -110,10 +117,15 @@ func (b *Broker) start(opt Options, host string, port int, users []*server.User)
 		JetStream: true, StoreDir: opt.Dir,
 		JetStreamMaxMemory: maxMemoryBytes, JetStreamMaxStore: cmp.Or(opt.MaxStore, maxStoreBytes),
 		MaxPayload: maxPayload, Users: users,
-		MQTT: server.MQTTOpts{Host: host, Port: addr.Port},
+		MQTT: server.MQTTOpts{Host: host, Port: addr.Port, AckWait: ackWait},
 	})
 	if err != nil {
 		return fmt.Errorf("broker: %w", err)
+	}
+	log.closes = func() {
+		if b.drained = drain(srv); !b.drained {
+			log.Warnf("the clients' last requests do not get done: messages kept for absent clients may be lost")
+		}
 	}
 	srv.SetLogger(log, false, false)
 	srv.Start()
@@ -125,20 +137,27 @@ func (b *Broker) start(opt Options, host string, port int, users []*server.User)
 	return nil
 }
 
-// ready connects over MQTT until it is answered: the server's own readiness does not
-// cover a server without a NATS port.
+// ready connects over MQTT until it is answered, and waits for the retained messages:
+// the server's own readiness does not cover a server without a NATS port.
 func (b *Broker) ready(log *logger) error {
 	deadline := time.Now().Add(startTimeout)
-	for {
+	for answered := false; ; {
 		if fatal := log.fatal(); fatal != "" {
 			if strings.Contains(fatal, "address already in use") {
 				return fmt.Errorf("%w: mqtt.embedded.listen: %s", ErrPortTaken, fatal)
 			}
 			return fmt.Errorf("broker: %s", fatal)
 		}
-		err := b.probe()
-		if err == nil {
-			return nil
+		var err error
+		if !answered {
+			err = b.probe()
+			answered = err == nil
+		}
+		if answered {
+			if restored(b.srv) {
+				return nil
+			}
+			err = errors.New("it is still reading the retained messages")
 		}
 		if time.Now().After(deadline) {
 			return fmt.Errorf("broker: no answer on %s within %v: %w", b.addr, startTimeout, err)
@@ -196,8 +215,8 @@ func (b *Broker) Credentials() (user, password string) {
 // Open says that the broker is on loopback and asks nobody who he is.
 func (b *Broker) Open() bool { return b.open }
 
-// Close disconnects everybody and waits until the store is closed. It may be called
-// again.
+// Close disconnects everybody, waits until what they asked for is done and the store is
+// closed. It may be called again.
 func (b *Broker) Close() {
 	b.srv.Shutdown()
 	b.srv.WaitForShutdown()

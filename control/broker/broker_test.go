@@ -13,6 +13,7 @@ import (
 	"time"
 
 	mqtt "github.com/eclipse/paho.mqtt.golang"
+	"github.com/eclipse/paho.mqtt.golang/packets"
 	"golang.org/x/crypto/bcrypt"
 )
 
@@ -55,6 +56,34 @@ func dial(t *testing.T, b *Broker, id, user, password string, clean bool) (mqtt.
 		t.Cleanup(func() { c.Disconnect(100) })
 	}
 	return c, in, tok.Error()
+}
+
+// subscriber is a connection whose packets the test reads itself, after CONNECT and
+// SUBSCRIBE with QoS 1.
+func subscriber(t *testing.T, b *Broker, id string, clean bool, filter string) net.Conn {
+	t.Helper()
+	nc, err := net.Dial("tcp", b.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { nc.Close() })
+	if err := nc.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	hello := packets.NewControlPacket(packets.Connect).(*packets.ConnectPacket)
+	hello.ProtocolName, hello.ProtocolVersion, hello.ClientIdentifier, hello.Keepalive, hello.CleanSession = "MQTT", 4, id, 60, clean
+	sub := packets.NewControlPacket(packets.Subscribe).(*packets.SubscribePacket)
+	sub.MessageID, sub.Topics, sub.Qoss = 1, []string{filter}, []byte{1}
+	if err := hello.Write(nc); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := packets.ReadPacket(nc); err != nil {
+		t.Fatal(err)
+	}
+	if err := sub.Write(nc); err != nil {
+		t.Fatal(err)
+	}
+	return nc
 }
 
 func must(t *testing.T, tok mqtt.Token) {
@@ -120,6 +149,108 @@ func TestKeepsWhatItMustOverARestart(t *testing.T) {
 	must(t, w.Subscribe("windhover/v1/+/status", 1, nil))
 	if g := next(t, in); g.payload != "up" || !g.retained {
 		t.Errorf("retained message: %+v", g)
+	}
+}
+
+// TestCloseDrains ends many clean sessions by Close. Each leaves requests behind, and
+// none may be carried out while the store closes: it would empty the stream.
+func TestCloseDrains(t *testing.T) {
+	dir := t.TempDir()
+	b := start(t, Options{Dir: dir})
+	c, _, err := dial(t, b, "dev", "", "", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	must(t, c.Subscribe("q", 1, nil))
+	c.Disconnect(100)
+	for i := range 10 {
+		p, live, err := dial(t, b, fmt.Sprint("pub", i), "", "", true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for j := range 5 {
+			must(t, p.Subscribe(fmt.Sprint("t/", j), 1, nil))
+		}
+		if i == 0 {
+			must(t, p.Subscribe("q", 1, nil))
+			must(t, p.Publish("q", 1, false, "kept"))
+			next(t, live)
+		}
+	}
+	b.Close()
+	if !b.drained {
+		t.Errorf("the server no longer says %q, or did not get done", storeCloses)
+	}
+	b = start(t, Options{Dir: dir})
+	_, in, err := dial(t, b, "dev", "", "", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if g := next(t, in); g.payload != "kept" {
+		t.Errorf("queued message: %+v", g)
+	}
+}
+
+// TestRetainedAtOnce subscribes as soon as a broker has started and is sent every
+// message that was retained before.
+func TestRetainedAtOnce(t *testing.T) {
+	const n = 300
+	dir := t.TempDir()
+	b := start(t, Options{Dir: dir})
+	p, _, err := dial(t, b, "pub", "", "", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range n {
+		must(t, p.Publish(fmt.Sprint("r/", i), 1, true, "up"))
+	}
+	b.Close()
+
+	b = start(t, Options{Dir: dir})
+	c := subscriber(t, b, "watch", true, "r/#")
+	for seen := map[string]bool{}; len(seen) < n; {
+		m, err := packets.ReadPacket(c)
+		if err != nil {
+			t.Fatalf("%d of %d messages came: %v", len(seen), n, err)
+		}
+		if m, ok := m.(*packets.PublishPacket); ok {
+			seen[m.TopicName] = true
+		}
+	}
+}
+
+// TestResends takes a message and does not acknowledge it, as a client whose connection
+// died does. It comes again on the next connection, over a restart as well.
+func TestResends(t *testing.T) {
+	dir := t.TempDir()
+	b := start(t, Options{Dir: dir})
+	nc := subscriber(t, b, "dev", false, "q")
+	if m, err := packets.ReadPacket(nc); err != nil {
+		t.Fatalf("%v, %v, want SUBACK", m, err)
+	}
+	p, _, err := dial(t, b, "pub", "", "", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	must(t, p.Publish("q", 1, false, "job"))
+	for payload := ""; payload != "job"; {
+		m, err := packets.ReadPacket(nc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m, ok := m.(*packets.PublishPacket); ok {
+			payload = string(m.Payload)
+		}
+	}
+	b.Close()
+
+	b = start(t, Options{Dir: dir})
+	_, in, err := dial(t, b, "dev", "", "", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if g := next(t, in); g.payload != "job" {
+		t.Errorf("got %+v", g)
 	}
 }
 

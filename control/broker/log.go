@@ -10,7 +10,8 @@ import (
 // logger is the server's logger: warnings and worse go to tell, and the first fatal
 // one is kept, because the server reports a failed start nowhere else.
 type logger struct {
-	tell func(level, text string)
+	tell   func(level, text string)
+	closes func() // called when the server says storeCloses; nil: nobody asks
 
 	mu    sync.Mutex
 	first string
@@ -42,6 +43,13 @@ func (l *logger) Fatalf(format string, v ...any) {
 
 func (l *logger) Errorf(format string, v ...any) { l.say("error", format, v...) }
 func (l *logger) Warnf(format string, v ...any)  { l.say("warn", format, v...) }
-func (l *logger) Noticef(string, ...any)         {}
-func (l *logger) Debugf(string, ...any)          {}
-func (l *logger) Tracef(string, ...any)          {}
+
+// Noticef is told what goes as planned, which is of interest at one point alone.
+func (l *logger) Noticef(format string, _ ...any) {
+	if format == storeCloses && l.closes != nil {
+		l.closes()
+	}
+}
+
+func (l *logger) Debugf(string, ...any) {}
+func (l *logger) Tracef(string, ...any) {}
