@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 	"testing"
 	"time"
 
@@ -65,6 +66,27 @@ func TestPlainProgress(t *testing.T) {
 	want := "converting: 25 %, 5 MB/s, 15s left\nconverting: 60 %, 5 MB/s, 8s left\n"
 	if got := out.String(); got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// The rate is that of the last half minute; work that stands still has no end.
+func TestPlainProgressRate(t *testing.T) {
+	var out bytes.Buffer
+	c := &clock{time.Unix(1000, 0)}
+	update := plainProgress(&out, "verifying", c.now)
+	for i := range 8 { // one megabyte a second, then a hundred
+		c.t = c.t.Add(10 * time.Second)
+		update(int64(i+1)*10e6+max(0, int64(i-3))*990e6, 10000e6)
+	}
+	c.t = c.t.Add(time.Minute)
+	update(4040e6, 10000e6)
+	c.t = c.t.Add(time.Minute)
+	update(4040e6, 10000e6)
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	for i, want := range map[int]string{0: "verifying: 0 %, 1 MB/s, 2h46m30s left", 7: "verifying: 40 %, 100 MB/s, 1m0s left", 9: "verifying: 40 %, 0 MB/s, ? left"} {
+		if len(lines) != 10 || lines[i] != want {
+			t.Errorf("line %d of %d: got %q, want %q", i, len(lines), lines[i], want)
+		}
 	}
 }
 

@@ -49,18 +49,30 @@ func progress(cmd *cobra.Command, what string) (update func(done, total int64), 
 	}
 }
 
-// plainProgress takes the rate of the last seconds: work that is continued starts
-// far, and reading back is faster than writing.
+// plainProgress takes the rate of the last half minute: work that is continued
+// starts far, and reading back is faster than writing.
 func plainProgress(w io.Writer, what string, now func() time.Time) func(done, total int64) {
-	last, before := now(), int64(0)
+	type mark struct {
+		at   time.Time
+		done int64
+	}
+	const every, most = 5 * time.Second, 30 * time.Second
+	marks := []mark{{now(), 0}} // one for each line, oldest first
 	return func(done, total int64) {
 		t := now()
-		if total <= 0 || done <= before || t.Sub(last) < 5*time.Second {
+		if total <= 0 || done <= 0 || t.Sub(marks[len(marks)-1].at) < every {
 			return
 		}
-		rate := float64(done-before) / t.Sub(last).Seconds()
-		last, before = t, done
-		left := time.Duration(float64(total-done) / rate * float64(time.Second)).Round(time.Second)
+		for len(marks) > 1 && t.Sub(marks[0].at) > most {
+			marks = marks[1:]
+		}
+		rate := float64(done-marks[0].done) / t.Sub(marks[0].at).Seconds()
+		marks = append(marks, mark{t, done})
+		left := "?"
+		if rate > 0 {
+			seconds := min(float64(total-done)/rate, 1e6) // which is eleven days
+			left = time.Duration(seconds * float64(time.Second)).Round(time.Second).String()
+		}
 		_, _ = fmt.Fprintf(w, "%s: %d %%, %.0f MB/s, %s left\n", what, done*100/total, rate/1e6, left) // only a remark
 	}
 }
