@@ -176,8 +176,7 @@ func (a *admission) weigh(n Need) Need {
 
 // spend uses what the limit leaves to an encrypted model in layered residency:
 // each byte that is kept need not be read and deciphered again for every token.
-// First the head, whose bytes also make up a part of each pass that has no other
-// use for a slot; then, unless layered residency was asked for by name and so the
+// First the head, so that the slots are the layers' alone; then, unless layered residency was asked for by name and so the
 // least memory, as many layers as fit.
 func (a *admission) spend(n Need) Need {
 	if !a.encrypted {
