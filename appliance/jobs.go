@@ -150,7 +150,7 @@ func (b *backend) verifyJob(ctx context.Context, j control.Job, report func(cont
 			return nil, err
 		}
 		path = WeightFile(path)
-		judge := b.who.require || b.who.knowsSigner(path) || b.who.strict() && inside(path)
+		judge := b.who.require || b.who.knowsSigner(path) || b.who.strict() && (inside(path) || exists(path+signatureEnd))
 		return b.child(ctx, b.verifyArgs(path, judge), verifying)
 	}
 	s, release, err := b.reg.acquire(ctx, p.Model)
