@@ -163,7 +163,7 @@ func (r *rig) trustMinisignKey(t *testing.T, name string, k seal.MinisignKey) st
 	return path
 }
 
-// only returns the one model there is.
+// trustOf is what the document of a model says it is trusted with.
 func (r *rig) trustOf(t *testing.T, name string) string {
 	t.Helper()
 	for _, m := range r.reg.list() {
