@@ -20,7 +20,11 @@ type cursor struct {
 	start int64  // file offset of buf[0]
 	end   int64  // file offset just past the window's valid bytes
 
-	field string // what is being read, for errors
+	texts int64 // strings of arrays that were walked
+
+	kind  string // what is being read, for errors: "key", "tensor", or a part of the header
+	name  string // its name, "" for the one at index
+	index int    // -1 for a part of the header
 	begin int64  // where it began
 }
 
@@ -28,13 +32,28 @@ func newCursor(r io.ReaderAt, limit int64) *cursor {
 	return &cursor{r: r, limit: limit, buf: make([]byte, 64<<10)}
 }
 
-// at names the field that is read next.
-func (c *cursor) at(format string, args ...any) {
-	c.field, c.begin = fmt.Sprintf(format, args...), c.pos
+// at says that a part of the header is read next.
+func (c *cursor) at(kind string) { c.kind, c.name, c.index, c.begin = kind, "", -1, c.pos }
+
+// item says that a key or tensor is read next; name is "" while it is not known.
+func (c *cursor) item(kind string, index int, name string) {
+	c.kind, c.name, c.index, c.begin = kind, name, index, c.pos
+}
+
+// field is what is being read. It is put together for errors alone: a directory of
+// thousands is walked in a moment and without garbage.
+func (c *cursor) field() string {
+	switch {
+	case c.index < 0:
+		return c.kind
+	case c.name == "":
+		return fmt.Sprintf("%s %d", c.kind, c.index)
+	}
+	return fmt.Sprintf("%s %q", c.kind, c.name)
 }
 
 func (c *cursor) errorf(format string, args ...any) error {
-	return &FormatError{Field: c.field, Offset: c.begin, Msg: fmt.Sprintf(format, args...)}
+	return &FormatError{Field: c.field(), Offset: c.begin, Msg: fmt.Sprintf(format, args...)}
 }
 
 // next returns the following n bytes, valid until the next call; n must not
@@ -50,7 +69,7 @@ func (c *cursor) next(n int) ([]byte, error) {
 			if err == nil || err == io.EOF {
 				err = io.ErrUnexpectedEOF
 			}
-			return nil, fmt.Errorf("gguf: %s at byte %d: %w", c.field, c.pos, err)
+			return nil, fmt.Errorf("gguf: %s at byte %d: %w", c.field(), c.pos, err)
 		}
 		c.start, c.end = c.pos, c.pos+want
 	}
@@ -112,7 +131,7 @@ func (c *cursor) text(bound int64) (string, error) {
 	}
 	b := make([]byte, n) // n is within the file and the bound
 	if got, err := c.r.ReadAt(b, c.pos); int64(got) < n {
-		return "", fmt.Errorf("gguf: %s at byte %d: %w", c.field, c.pos, err)
+		return "", fmt.Errorf("gguf: %s at byte %d: %w", c.field(), c.pos, err)
 	}
 	c.pos += n
 	return string(b), nil

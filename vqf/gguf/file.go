@@ -19,8 +19,10 @@ const (
 	maxKeyLen    = 1024
 	maxNameLen   = 255
 	maxText      = 4 << 20  // one string value
-	maxTextTotal = 32 << 20 // all string values
-	maxElements  = 4 << 20  // of one metadata array
+	maxTextTotal = 16 << 20 // all string values
+	maxElements  = 4 << 20  // of one metadata array of numbers
+	maxTexts     = 2 << 20  // of all metadata arrays of strings
+	maxArrayText = 32 << 20 // bytes of one such array, lengths included
 	maxAlignment = 1 << 20
 )
 

@@ -239,7 +239,7 @@ func TestTruncated(t *testing.T) {
 func TestSparse(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "sparse.gguf")
 	m := newImage(3, 0, 4096)
-	m.array("a", 8, 4<<20)
+	m.array("a", 8, 1<<20)
 	if err := os.WriteFile(path, m.b, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ type value struct {
 func (f *File) readKeys(c *cursor, n int) error {
 	total := int64(0)
 	for i := range n {
-		c.at("key %d", i)
+		c.item("key", i, "")
 		key, err := c.text(maxKeyLen)
 		if err != nil {
 			return err
@@ -33,7 +33,7 @@ func (f *File) readKeys(c *cursor, n int) error {
 		if _, dup := f.values[key]; dup {
 			return c.errorf("duplicate key %q", key)
 		}
-		c.at("key %q", key)
+		c.item("key", i, key)
 		t, err := c.u32()
 		if err != nil {
 			return err
@@ -90,8 +90,14 @@ func (v *value) readArray(c *cursor) error {
 	switch size := v.elem.size(); {
 	case size > 0:
 		err = c.skip(v.count * size) // at most 4 Mi · 8: no wrap
+	case v.elem == TypeString && v.count > maxTexts-c.texts:
+		err = c.errorf("over %d strings in arrays", maxTexts)
 	case v.elem == TypeString:
+		c.texts += v.count
 		for range v.count {
+			if c.pos-v.at > maxArrayText {
+				return c.errorf("array of strings exceeds %d bytes", maxArrayText)
+			}
 			var length int64
 			if length, err = c.length(maxText); err != nil {
 				return err
@@ -236,7 +242,7 @@ func (f *File) Texts(key string) ([]string, error) {
 	}
 	c := newCursor(f.r, v.end)
 	c.pos = v.at
-	c.at("key %q", key)
+	c.item("key", 0, key)
 	out := make([]string, 0, v.count) // the count was walked when opening
 	for range v.count {
 		s, err := c.text(maxText)
@@ -310,7 +316,7 @@ func (f *File) Bools(key string) ([]bool, error) {
 func (f *File) elements(key string, v *value, each func(c *cursor, bits uint64) error) error {
 	c := newCursor(f.r, v.end)
 	c.pos = v.at
-	c.at("key %q", key)
+	c.item("key", 0, key)
 	for range v.count {
 		b, err := c.next(int(v.elem.size()))
 		if err != nil {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
-	"strconv"
 	"unicode/utf8"
 )
 
@@ -32,7 +31,7 @@ func (t Tensor) Rows() uint64 { return t.values / t.Dims[0] }
 
 func (f *File) readTensors(c *cursor, n int) error {
 	for i := range n {
-		c.at("tensor %d", i)
+		c.item("tensor", i, "")
 		name, err := c.text(maxNameLen)
 		if err != nil {
 			return err
@@ -43,7 +42,7 @@ func (f *File) readTensors(c *cursor, n int) error {
 		if _, dup := f.index[name]; dup {
 			return c.errorf("duplicate tensor %q", name)
 		}
-		c.at("tensor %s", strconv.Quote(name))
+		c.item("tensor", i, name)
 		t := Tensor{Name: name}
 		if err := t.read(c); err != nil {
 			return err

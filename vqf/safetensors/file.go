@@ -15,16 +15,17 @@ import (
 	"sync"
 )
 
-// Limits on what a header may claim. The header's length is the reference
-// reader's own limit, the others are far above every published model.
+// Limits on what a header may claim. Its length and the depth are the reference
+// reader's own limits. The others bound memory, which the reference reader does
+// not, and are far above every published model.
 const (
-	maxHeader   = 100_000_000
-	maxTensors  = 65536
-	maxName     = 1024
-	maxNames    = 16 << 20 // bytes of all names
-	maxMetadata = 4096     // entries
-	maxDims     = 16
-	maxValues   = 1 << 56
+	maxHeader  = 100_000_000
+	maxDepth   = 125 // arrays and objects within an attribute that nobody knows
+	maxTensors = 65536
+	maxName    = 1024
+	maxNames   = 16 << 20 // bytes of all names
+	maxDims    = 1 << 20  // of all shapes
+	maxEntries = 1 << 20  // of the metadata
 )
 
 // Tensor is one entry of a header.
@@ -131,8 +132,11 @@ func (f *File) Tensor(name string) (Tensor, bool) {
 	return f.tensors[i], true
 }
 
+// readHeader takes equal names as the reference reader does: the last tensor of a
+// name counts, the map of metadata may be there once.
 func (f *File) readHeader(l *lexer) error {
-	names, metadata := 0, false
+	n, names, dims, metadata := 0, 0, maxDims, false
+	var offsets [][]uint64
 	err := l.object(maxName, func(name string) error {
 		if name == "__metadata__" {
 			if metadata {
@@ -141,97 +145,135 @@ func (f *File) readHeader(l *lexer) error {
 			metadata = true
 			return readMetadata(l)
 		}
-		if _, dup := f.index[name]; dup {
-			return l.errorf("duplicate tensor %q", name)
-		}
-		if names += len(name); len(f.tensors) == maxTensors || names > maxNames {
-			return l.errorf("over %d tensors or %d bytes of names", maxTensors, maxNames)
-		}
 		t := Tensor{Name: name}
-		if err := t.read(l); err != nil {
+		at, err := t.read(l, dims)
+		if err != nil {
 			return err
 		}
+		dims -= len(t.Shape)
+		names += len(name)
+		if n++; n > maxTensors || names > maxNames {
+			return l.errorf("over %d tensors or %d bytes of names", maxTensors, maxNames)
+		}
+		if i, dup := f.index[name]; dup {
+			f.tensors[i], offsets[i] = t, at
+			return nil
+		}
 		f.index[name] = len(f.tensors)
-		f.tensors = append(f.tensors, t)
+		f.tensors, offsets = append(f.tensors, t), append(offsets, at)
 		return nil
 	})
 	if err != nil {
 		return err
 	}
+	for i := range f.tensors { // only now: a tensor that another one replaces may be wrong
+		if err := f.tensors[i].measure(offsets[i]); err != nil {
+			return err
+		}
+	}
 	return l.end()
 }
 
-// readMetadata checks the free-form map of strings, which nothing here uses.
+// readMetadata checks the free-form map of strings, which nothing here uses and
+// which may be null.
 func readMetadata(l *lexer) error {
-	seen := map[string]bool{}
-	return l.object(maxName, func(key string) error {
-		if seen[key] {
-			return l.errorf("duplicate metadata key %q", key)
+	b, err := l.token()
+	if err != nil {
+		return err
+	}
+	if l.back(); b == 'n' {
+		return l.skipWord()
+	}
+	n := 0
+	return l.list('{', '}', func() error {
+		if n++; n > maxEntries {
+			return l.errorf("over %d metadata entries", maxEntries)
 		}
-		if seen[key] = true; len(seen) > maxMetadata {
-			return l.errorf("over %d metadata entries", maxMetadata)
+		if err := l.skipText(); err != nil {
+			return err
+		}
+		if err := l.expect(':'); err != nil {
+			return err
 		}
 		return l.skipText()
 	})
 }
 
-// read takes dtype, shape and data_offsets, each exactly once. The offsets are
-// left relative to the data area, in Offset and Bytes.
-func (t *Tensor) read(l *lexer) error {
-	at := l.pos
-	var offsets []uint64
-	seen := map[string]bool{}
-	err := l.object(maxName, func(key string) (err error) {
-		if seen[key] {
+// read takes dtype, shape of at most dims dimensions and data_offsets, each exactly
+// once, and returns the latter.
+func (t *Tensor) read(l *lexer, dims int) (offsets []uint64, err error) {
+	known := [...]string{"dtype", "shape", "data_offsets"}
+	var seen [len(known)]bool
+	err = l.object(maxName, func(key string) (err error) {
+		i := slices.Index(known[:], key)
+		if i < 0 { // the reference reader ignores what it does not know
+			return l.skip(maxDepth)
+		}
+		if seen[i] {
 			return l.errorf("tensor %q has %q twice", t.Name, key)
 		}
-		if seen[key] = true; len(seen) > 16 {
-			return l.errorf("tensor %q has over 16 attributes", t.Name)
-		}
-		switch key {
-		case "dtype":
+		seen[i] = true
+		switch i {
+		case 0:
 			t.DType, err = l.text(32)
-		case "shape":
-			t.Shape, err = numbers(l, maxDims)
-		case "data_offsets":
+		case 1:
+			t.Shape, err = numbers(l, dims)
+		case 2:
 			offsets, err = numbers(l, 2)
-		default: // the reference reader ignores what it does not know
-			err = l.skip(8)
 		}
 		return err
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	wrong := func(format string, args ...any) error {
-		return bad("tensor "+strconv.Quote(t.Name), at, format, args...)
-	}
-	for _, key := range [...]string{"dtype", "shape", "data_offsets"} {
-		if !seen[key] {
-			return wrong("has no %s", key)
+	for i, key := range known {
+		if !seen[i] {
+			return nil, l.errorf("tensor %q has no %s", t.Name, key)
 		}
 	}
-	width := dtypeBits(t.DType)
-	if width == 0 {
-		return wrong("unknown dtype %q", t.DType)
+	if dtypeBits(t.DType) == 0 {
+		return nil, l.errorf("tensor %q: unknown dtype %q", t.Name, t.DType)
+	}
+	if len(offsets) != 2 {
+		return nil, l.errorf("tensor %q: data_offsets %v, want begin and end", t.Name, offsets)
+	}
+	return offsets, nil
+}
+
+// measure checks that the shape takes what lies between the offsets, and leaves these
+// in Offset and Bytes, relative to the data area.
+func (t *Tensor) measure(offsets []uint64) error {
+	wrong := func(format string, args ...any) error {
+		return bad("tensor "+strconv.Quote(t.Name), -1, format, args...)
 	}
 	t.values = 1
+	hi := uint64(0)
 	for _, d := range t.Shape {
-		hi, lo := bits.Mul64(t.values, d)
-		if hi != 0 || lo > maxValues {
-			return wrong("shape %v is too large", t.Shape)
+		if hi, t.values = bits.Mul64(t.values, d); hi != 0 {
+			return wrong("shape %s is too large", t.shape())
 		}
-		t.values = lo
 	}
-	if len(offsets) != 2 || offsets[1] < offsets[0] || offsets[1] > 1<<62 {
+	hi, size := bits.Mul64(t.values, dtypeBits(t.DType))
+	begin, end := offsets[0], offsets[1]
+	switch {
+	case hi != 0:
+		return wrong("shape %s is too large", t.shape())
+	case end < begin || end > 1<<62:
 		return wrong("data_offsets %v, want begin and end", offsets)
+	case size%8 != 0 || size/8 != end-begin:
+		return wrong("%s of shape %s takes %d bits, data_offsets %v hold %d bytes", t.DType, t.shape(), size, offsets, end-begin)
 	}
-	size := t.values * width // < 2^56 · 2^6: no wrap
-	if size%8 != 0 || size/8 != offsets[1]-offsets[0] {
-		return wrong("%s of shape %v takes %d bits, data_offsets %v hold %d bytes", t.DType, t.Shape, size, offsets, offsets[1]-offsets[0])
-	}
-	t.Offset, t.Bytes = int64(offsets[0]), int64(offsets[1]-offsets[0])
+	t.Offset, t.Bytes = int64(begin), int64(end-begin)
 	return nil
+}
+
+// shape is the shape for a message: the first dimensions when there are many.
+func (t *Tensor) shape() string {
+	const few = 8
+	if len(t.Shape) > few {
+		return fmt.Sprintf("%v and %d more", t.Shape[:few], len(t.Shape)-few)
+	}
+	return fmt.Sprint(t.Shape)
 }
 
 func numbers(l *lexer, limit int) ([]uint64, error) {
@@ -258,25 +300,32 @@ func (f *File) place(data, size int64) error {
 		x, y := &f.tensors[a], &f.tensors[b]
 		return cmp.Or(cmp.Compare(x.Offset, y.Offset), cmp.Compare(x.Bytes, y.Bytes))
 	})
-	end, last := int64(0), "the beginning"
+	end, last := int64(0), -1
 	for _, i := range order {
 		t := &f.tensors[i]
-		field := "tensor " + strconv.Quote(t.Name)
 		switch {
 		case t.Offset < end:
-			return bad(field, data+t.Offset, "overlaps %s, which ends at data offset %d", last, end)
+			return bad(f.field(i), data+t.Offset, "overlaps %s, which ends at data offset %d", f.field(last), end)
 		case t.Offset > end:
-			return bad(field, data+t.Offset, "begins at data offset %d, leaving a hole after %s at %d", t.Offset, last, end)
+			return bad(f.field(i), data+t.Offset, "begins at data offset %d, leaving a hole after %s at %d", t.Offset, f.field(last), end)
 		case t.Bytes > size-data-t.Offset:
-			return bad(field, data+t.Offset, "ends at data offset %d, past the %d bytes of data", t.Offset+t.Bytes, size-data)
+			return bad(f.field(i), data+t.Offset, "ends at data offset %d, past the %d bytes of data", t.Offset+t.Bytes, size-data)
 		}
-		end, last = t.Offset+t.Bytes, field
+		end, last = t.Offset+t.Bytes, i
 		t.Offset += data
 	}
 	if end != size-data {
 		return bad("data", data+end, "%d bytes follow the last tensor", size-data-end)
 	}
 	return nil
+}
+
+// field is tensor i in messages, -1 what is before the first.
+func (f *File) field(i int) string {
+	if i < 0 {
+		return "the beginning"
+	}
+	return "tensor " + strconv.Quote(f.tensors[i].Name)
 }
 
 // scratch holds *[]byte buffers for the raw bytes of ReadFloats.

@@ -148,7 +148,7 @@ func readIndex(r io.Reader) ([]placed, error) {
 	found := false
 	err := l.object(maxName, func(key string) error {
 		if key != "weight_map" {
-			return l.skip(8)
+			return l.skip(maxDepth)
 		}
 		if found {
 			return l.errorf("weight_map is there twice")
