@@ -20,6 +20,7 @@ type encoding struct {
 	layout   kernels.Layout // 0: not re-laid-out
 	unit     int            // rows a piece must be a multiple of
 	limit    float32        // values must be smaller than this: their scale, or they, would not fit
+	fourBit  bool           // its codes have four bits
 
 	// optimise, if set, takes the place of quantise for the rows of a piece.
 	optimise func(dst []byte, src []float32, j *piece)
@@ -48,13 +49,13 @@ func encodingOf(t vqf.Tensor, mode vqf.Mode, q8, q4 vqf.Layout) (encoding, error
 		return encoding{quantise: putF16, bytes: 2, block: 1, unit: 1, limit: limitF16}, nil
 	case vqf.Q4_0:
 		l := map[vqf.Layout]kernels.Layout{vqf.LayoutRow: kernels.Q4Row, vqf.Layout4x4: kernels.Q4x4}[q4]
-		return encoding{quantise: kernels.QuantizeQ4, bytes: kernels.Q4BlockBytes, block: kernels.BlockLen, layout: l, unit: l.Rows(), limit: limitQ4}, nil
+		return encoding{quantise: kernels.QuantizeQ4, bytes: kernels.Q4BlockBytes, block: kernels.BlockLen, layout: l, unit: l.Rows(), limit: limitQ4, fourBit: true}, nil
 	case vqf.Q8_0:
 		l := map[vqf.Layout]kernels.Layout{vqf.LayoutRow: kernels.Q8Row, vqf.Layout4x4: kernels.Q8x4, vqf.Layout8x8: kernels.Q8x8}[q8]
 		e := encoding{quantise: kernels.QuantizeQ8, bytes: kernels.Q8BlockBytes, block: kernels.BlockLen, layout: l, unit: l.Rows(), limit: limitQ8}
 		switch mode {
 		case vqf.ModeQ4I:
-			e.quantise, e.limit = kernels.QuantizeQ4I, limitQ4
+			e.quantise, e.limit, e.fourBit = kernels.QuantizeQ4I, limitQ4, true
 		case vqf.ModeG256:
 			// Eight rows are a multiple of 256 values whatever the columns, so
 			// that no group of 256 is cut by the end of a piece.

@@ -26,11 +26,12 @@ type Report struct {
 	Auto         bool     `json:"auto"` // the mode was chosen by the model's size
 	Q8Layout     string   `json:"q8_layout"`
 	Q4Layout     string   `json:"q4_layout"`
-	Quantiser    string   `json:"quantiser"`    // docs/FORMAT.md section 16
-	WeightBytes  int64    `json:"weight_bytes"` // mapped when serving
-	KVBytes      int64    `json:"kv_bytes"`     // f16 cache of a full context
-	Embedded     bool     `json:"embedded"`     // tokenizer and metadata are in the file
-	Notes        []string `json:"notes"`        // what the user should know
+	Quantiser    string   `json:"quantiser"`            // docs/FORMAT.md section 16
+	Importance   string   `json:"importance,omitempty"` // what errors were weighed by, when optimising
+	WeightBytes  int64    `json:"weight_bytes"`         // mapped when serving
+	KVBytes      int64    `json:"kv_bytes"`             // f16 cache of a full context
+	Embedded     bool     `json:"embedded"`             // tokenizer and metadata are in the file
+	Notes        []string `json:"notes"`                // what the user should know
 
 	Output    string             `json:"output"`
 	Tensors   int                `json:"tensors"`
@@ -83,7 +84,11 @@ func (r *Report) String() string {
 		why = " (auto)"
 	}
 	line("mode", "%s%s, %d parameters, q8 %s, q4 %s", r.Mode, why, r.Params, r.Q8Layout, r.Q4Layout)
-	line("quantiser", "%s", r.Quantiser)
+	made := r.Quantiser
+	if r.Importance != "" {
+		made += ", by " + r.Importance
+	}
+	line("quantiser", "%s", made)
 	line("memory", "about %s to serve: weights %s, kv %s for %d tokens (f16)", mib(r.WeightBytes+r.KVBytes), mib(r.WeightBytes), mib(r.KVBytes), a.MaxSeqLen)
 	line("tensors", "%d found: %s", r.SourceCount, r.Found)
 	if r.Tied {

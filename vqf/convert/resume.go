@@ -4,13 +4,11 @@ package convert
 
 import (
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -86,26 +84,6 @@ func (j *work) optionWords() map[string]string {
 		"max-seq": strconv.FormatUint(uint64(j.arch.MaxSeqLen), 10), "name": j.set.Name,
 		"quantiser": j.set.quantiser(j.spec.Mode), "importance": j.set.Importance.digest(),
 	}
-}
-
-// digest tells one importance from another; "" for none.
-func (i *Importance) digest() string {
-	if i == nil {
-		return ""
-	}
-	h := sha256.New()
-	var b []byte
-	for _, r := range slices.Sorted(maps.Keys(i.columns)) {
-		b = append(append(b[:0], r...), 0)
-		for _, layer := range i.columns[r] {
-			b = binary.LittleEndian.AppendUint64(b, uint64(len(layer)))
-			for _, v := range layer {
-				b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
-			}
-		}
-		h.Write(b)
-	}
-	return hex.EncodeToString(h.Sum(nil))
 }
 
 // differs says in what an earlier conversion was another one, "" if in nothing.

@@ -93,6 +93,9 @@ func (s *source) convertTo(ctx context.Context, dst string, set *settings, progr
 	if j.progress = progress; progress == nil {
 		j.progress = func(int64, int64) {}
 	}
+	if err := j.prepareOptimizing(ctx); err != nil {
+		return nil, err
+	}
 	if err := j.write(ctx); err != nil {
 		return nil, err
 	}
