@@ -17,6 +17,7 @@ func newConvert() *cobra.Command {
 	var out string
 	var quality bool
 	var keys convertKeys
+	var optimize convertOptimize
 	cmd := &cobra.Command{
 		Use:   "convert SRC [-o OUT.vqf]",
 		Short: "Convert a Hugging Face directory or a GGUF file to VQF",
@@ -56,6 +57,9 @@ there for other engines that read VQF.`,
 					return err
 				}
 			}
+			if err := optimize.read(cmd, a[0], out, &opt); err != nil {
+				return err
+			}
 			update, end := progress(cmd, "converting")
 			defer end()
 			// The file is written and read back: twice its size.
@@ -88,6 +92,7 @@ there for other engines that read VQF.`,
 	f.BoolVar(&opt.Resume, "resume", false, "keep what is done when interrupted, and continue what was kept")
 	f.BoolVar(&quality, "report", false, "print how far each tensor is from the source, layer by layer")
 	f.StringVar(&opt.Name, "name", "", "name in the metadata (default: what the source says)")
+	optimize.addFlags(cmd, &opt)
 	keys.addFlags(cmd)
 	addProgressFlag(cmd)
 	return cmd
