@@ -28,11 +28,9 @@ const (
 )
 
 // ggufFamilies are the values of tokenizer.ggml.pre whose pre-tokenisation
-// is known exactly. "default" is what a converter writes that knows no
-// better: GPT-2's, the pattern of byte-level BPE where nothing else is said.
+// is known exactly.
 var ggufFamilies = map[string]family{
 	"gpt-2":     familyGPT2,
-	"default":   familyGPT2,
 	"qwen2":     familyQwen2,
 	"smollm":    familySmolLM,
 	"llama-bpe": familyLlama3,
@@ -59,8 +57,14 @@ func (in *GGUFVocab) json() ([]byte, error) {
 		return nil, fmt.Errorf("tokenizer.ggml.model %q is not supported; gpt2 (byte-level BPE) is", in.Model)
 	}
 	fam, ok := ggufFamilies[in.Pre]
-	if !ok {
-		return nil, fmt.Errorf("tokenizer.ggml.pre %q is not supported; qwen2, smollm, gpt-2, default and llama-bpe are", in.Pre)
+	switch {
+	case ok:
+	case in.Pre == "" || in.Pre == "default":
+		// llama.cpp takes both for a rule of its own, four patterns one after the other,
+		// which no model was trained with, and warns; neither is GPT-2's pattern.
+		return nil, fmt.Errorf("tokenizer.ggml.pre %q does not say how the model splits text: convert from the Hugging Face directory, or with --bare and add its tokenizer.json by windhover pack", in.Pre)
+	default:
+		return nil, fmt.Errorf("tokenizer.ggml.pre %q is not supported; qwen2, smollm, gpt-2 and llama-bpe are", in.Pre)
 	}
 	if len(in.Types) != len(in.Tokens) {
 		return nil, fmt.Errorf("tokenizer.ggml.token_type has %d entries for %d tokens", len(in.Types), len(in.Tokens))

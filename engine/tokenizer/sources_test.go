@@ -126,7 +126,8 @@ func TestGGUFToJSONErrors(t *testing.T) {
 	}{
 		{"model", func(v *tokenizer.GGUFVocab) { v.Model = "llama" }, `tokenizer.ggml.model "llama"`},
 		{"pre", func(v *tokenizer.GGUFVocab) { v.Pre = "tekken" }, `tokenizer.ggml.pre "tekken"`},
-		{"no pre", func(v *tokenizer.GGUFVocab) { v.Pre = "" }, `tokenizer.ggml.pre ""`},
+		{"no pre", func(v *tokenizer.GGUFVocab) { v.Pre = "" }, `tokenizer.ggml.pre "" does not say`},
+		{"default pre", func(v *tokenizer.GGUFVocab) { v.Pre = "default" }, `tokenizer.ggml.pre "default" does not say`},
 		{"types", func(v *tokenizer.GGUFVocab) { v.Types = v.Types[:2] }, "token_type has 2 entries for 4"},
 		{"type", func(v *tokenizer.GGUFVocab) { v.Types[1] = 6 }, "type 6"},
 		{"bos", func(v *tokenizer.GGUFVocab) { v.BosID = 4 }, "bos_token_id 4"},
