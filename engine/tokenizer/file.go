@@ -114,29 +114,35 @@ func (sp *spec) readAdded(raw []byte) error {
 	if isNull(raw) {
 		return nil
 	}
-	var tokens []struct {
-		ID         *int32  `json:"id"`
-		Content    *string `json:"content"`
-		SingleWord *bool   `json:"single_word"`
-		Lstrip     *bool   `json:"lstrip"`
-		Rstrip     *bool   `json:"rstrip"`
-		Normalized *bool   `json:"normalized"`
-		Special    *bool   `json:"special"`
-	}
-	if err := strict(raw, &tokens); err != nil {
-		return err
-	}
-	for i, t := range tokens {
+	// One at a time: a file can name a million in the bytes of a thousand.
+	list := scanner{buf: raw}
+	return list.array(func() error {
+		v, err := list.value()
+		if err != nil {
+			return err
+		}
+		var t struct {
+			ID         *int32  `json:"id"`
+			Content    *string `json:"content"`
+			SingleWord *bool   `json:"single_word"`
+			Lstrip     *bool   `json:"lstrip"`
+			Rstrip     *bool   `json:"rstrip"`
+			Normalized *bool   `json:"normalized"`
+			Special    *bool   `json:"special"`
+		}
+		if err := strict(v, &t); err != nil {
+			return fmt.Errorf("entry %d: %w", len(sp.added), err)
+		}
 		if t.ID == nil || t.Content == nil || t.SingleWord == nil || t.Lstrip == nil ||
 			t.Rstrip == nil || t.Normalized == nil || t.Special == nil {
-			return fmt.Errorf("entry %d: a field is missing (id, content, single_word, lstrip, rstrip, normalized, special)", i)
+			return fmt.Errorf("entry %d: a field is missing (id, content, single_word, lstrip, rstrip, normalized, special)", len(sp.added))
 		}
 		sp.added = append(sp.added, addedToken{
 			id: *t.ID, content: *t.Content, singleWord: *t.SingleWord,
 			lstrip: *t.Lstrip, rstrip: *t.Rstrip, normalized: *t.Normalized, special: *t.Special,
 		})
-	}
-	return nil
+		return nil
+	})
 }
 
 // typeOf reads the "type" of a component.
