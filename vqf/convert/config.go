@@ -23,19 +23,33 @@ type config struct {
 	err  error
 }
 
-// maxJSON bounds the small files of a directory; tokenizers go to some 20 MB.
-const maxJSON = 64 << 20
+// What the small files of a directory may have. A tokenizer.json goes to some 30 MB, a
+// tokenizer_config.json with its added tokens to 1; any other is a few KiB, and taken
+// apart by encoding/json, which needs many times its size.
+const (
+	maxVocab = 64 << 20
+	maxJSON  = 4 << 20
+)
 
 // readSmall reads a file that may be missing: nil then.
 func readSmall(path string) ([]byte, error) {
+	switch filepath.Base(path) {
+	case "tokenizer.json", "vocab.json", "merges.txt":
+		return readUpTo(path, maxVocab)
+	}
+	return readUpTo(path, maxJSON)
+}
+
+// readUpTo is readSmall for a file of at most limit bytes.
+func readUpTo(path string, limit int64) ([]byte, error) {
 	st, err := os.Stat(path)
 	switch {
 	case os.IsNotExist(err):
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("convert: %w", err)
-	case !st.Mode().IsRegular() || st.Size() > maxJSON:
-		return nil, faulty("%s: not a regular file of at most %d bytes", path, maxJSON)
+	case !st.Mode().IsRegular() || st.Size() > limit:
+		return nil, faulty("%s: not a regular file of at most %d bytes", path, limit)
 	}
 	b, err := os.ReadFile(path)
 	if err != nil {

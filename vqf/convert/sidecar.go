@@ -88,7 +88,7 @@ func jsonWords(path string) (*Words, error) {
 	if filepath.Base(path) == "tokenizer.json" {
 		return dirWords(filepath.Dir(path))
 	}
-	b, err := readSmall(path)
+	b, err := readUpTo(path, maxVocab)
 	if err != nil {
 		return nil, err
 	}

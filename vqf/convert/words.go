@@ -4,6 +4,7 @@ package convert
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 
 	"windhover/engine/tokenizer"
@@ -117,13 +118,20 @@ func (t *templateField) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
+// maxIDs is how many tokens may end an answer; published models have up to five.
+const maxIDs = 1024
+
 // idsField is a token id, a list of them, or null.
 type idsField []int
 
 // UnmarshalJSON takes the three forms.
 func (f *idsField) UnmarshalJSON(b []byte) error {
 	if len(b) > 0 && b[0] == '[' {
-		return json.Unmarshal(b, (*[]int)(f))
+		err := json.Unmarshal(b, (*[]int)(f))
+		if err == nil && len(*f) > maxIDs {
+			err = fmt.Errorf("a list of %d token ids, at most %d are read", len(*f), maxIDs)
+		}
+		return err
 	}
 	var id *int
 	if err := json.Unmarshal(b, &id); err != nil || id == nil {
