@@ -20,8 +20,8 @@ func newInfo() *cobra.Command {
 the groups of tensors weigh; for GGUF also the metadata and how many tensors there
 are of each type; a Hugging Face directory or a .safetensors file likewise. Reads
 the header only, but for --sums: those are of the bytes as they are stored, so that
-two files can be told apart tensor by tensor. A VQF file that would be refused still shows its header, and the
-exit code is 1.`,
+two files can be told apart tensor by tensor. A VQF or GGUF file that would be
+refused still shows what stands before what is wrong, and the exit code is 1.`,
 		Example: `  windhover info model.vqf
   windhover info --json model.vqf | jq .flag_names
   windhover info --sums model.gguf`,
@@ -31,7 +31,7 @@ exit code is 1.`,
 			if err != nil {
 				return err
 			}
-			if sums {
+			if sums && (doc.refused == nil || doc.DataOffset > 0) { // else nobody knows where the tensors are
 				update, end := progress(cmd, "hashing")
 				err := doc.addSums(cmd.Context(), update)
 				end()

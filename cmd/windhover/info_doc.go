@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"strconv"
 	"strings"
 	"text/tabwriter"
+	"unicode"
 
 	"windhover/vqf"
 )
@@ -118,7 +120,7 @@ func (d *infoDoc) print(out io.Writer) error {
 		line("arch", "%s", archText(a))
 	}
 	for _, key := range d.metaKeys {
-		line(key, "%s", metaText(d.Metadata[key]))
+		line(plainText(key), "%s", metaText(d.Metadata[key]))
 	}
 	if d.DataOffset > 0 {
 		line("data", "offset %d, file_len %d", d.DataOffset, d.FileLen)
@@ -159,8 +161,13 @@ func metaText(v any) string {
 	if r := []rune(text); len(r) > 100 {
 		text = string(r[:100]) + "…"
 	}
-	if strings.ContainsAny(text, "\n\t\r") {
-		text = fmt.Sprintf("%q", text)
+	return plainText(text)
+}
+
+// plainText quotes what a terminal would act on: names come from files of anybody.
+func plainText(text string) string {
+	if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return strconv.Quote(text)
 	}
 	return text
 }
@@ -186,9 +193,9 @@ func (d *infoDoc) printTensors(out io.Writer) error {
 	// The name is the last column, which is not padded: it stands left.
 	_, _ = fmt.Fprintf(w, "\n%s\t%s\t%s\t%s\t%s\t  %s\n", "TYPE", "ROWS", "COLS", "OFFSET", "BYTES", "TENSOR") // Flush tells, here and below
 	for _, t := range d.Tensors {
-		name := t.Name
+		name := plainText(t.Name)
 		if t.File != "" && len(d.Files) > 1 {
-			name += "  in " + t.File
+			name += "  in " + plainText(t.File)
 		}
 		if t.SHA256 != "" {
 			name += "  sha256 " + t.SHA256

@@ -13,16 +13,19 @@ import (
 	"windhover/vqf/safetensors"
 )
 
+// maxDamaged is how many tensors of a damaged file are shown.
+const maxDamaged = 4096
+
 // inspectGGUF shows a GGUF file. One with tensors that cannot be read is shown,
-// and refused.
+// and refused; of a damaged one what stands before the damage.
 func inspectGGUF(path string) (d *infoDoc, err error) {
-	f, err := gguf.Open(path)
-	if err != nil {
-		return nil, err
+	f, refused := gguf.Inspect(path)
+	if f == nil {
+		return nil, refused
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	d = &infoDoc{Format: "gguf", Size: f.Size(), Version: f.Version(), DataOffset: uint64(f.DataOffset()), FileLen: uint64(f.Size()),
-		Metadata: map[string]any{}, Tensors: []infoTensor{}, path: path}
+		Metadata: map[string]any{}, Tensors: []infoTensor{}, path: path, refused: refused}
 	for _, key := range f.Keys() {
 		v, err := ggufValue(f, key)
 		if err != nil {
@@ -30,7 +33,11 @@ func inspectGGUF(path string) (d *infoDoc, err error) {
 		}
 		d.Metadata[key], d.metaKeys = v, append(d.metaKeys, key)
 	}
-	for _, t := range f.Tensors() {
+	list := f.Tensors()
+	if f.DataOffset() == 0 { // damaged, and perhaps made to be
+		list = list[:min(len(list), maxDamaged)]
+	}
+	for _, t := range list {
 		shape := slices.Clone(t.Dims)
 		slices.Reverse(shape)
 		d.Tensors = append(d.Tensors, infoTensor{Name: t.Name, Type: t.Type.String(), Rows: t.Rows(), Cols: t.Cols(), Shape: shape,

@@ -40,12 +40,29 @@ type File struct {
 	values     map[string]value
 	tensors    []Tensor
 	index      map[string]int
+	counted    bool      // version and counts were read
 	scratch    sync.Pool // *[]byte, raw bytes of ReadFloats
 }
 
 // Open opens the file at path and checks its metadata and tensor directory.
 // No tensor data is read.
 func Open(path string) (*File, error) {
+	f, err := Inspect(path)
+	if err != nil {
+		if f != nil {
+			err = errors.Join(err, f.Close())
+		}
+		return nil, err
+	}
+	return f, nil
+}
+
+// Inspect is Open for a listing of what may be wrong: when the version and the counts
+// could be read, the File is not nil beside the error and has the keys and tensors
+// that stand before what is wrong. Their Offset then counts from the data area, whose
+// place, DataOffset, is 0, and nothing says that they lie in the file. It must be
+// closed in any case.
+func Inspect(path string) (*File, error) {
 	o, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("gguf: %w", err)
@@ -58,65 +75,77 @@ func Open(path string) (*File, error) {
 		o.Close() // nothing was written: only the first error matters
 		return nil, fmt.Errorf("gguf: %s: %w", path, err)
 	}
-	f, err := New(o, st.Size())
-	if err != nil {
+	f := newFile(o, st.Size())
+	if err = f.load(); err != nil {
+		err = fmt.Errorf("%s: %w", path, err)
+	}
+	if err != nil && !f.counted {
 		o.Close() // as above
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, err
 	}
 	f.closer = o
-	return f, nil
+	return f, err
 }
 
 // New reads the metadata and tensor directory of the size bytes of r, which
 // must stay readable for as long as the File is used.
 func New(r io.ReaderAt, size int64) (*File, error) {
-	f := &File{r: r, size: size, alignment: 32, values: map[string]value{}, index: map[string]int{}}
-	c := newCursor(r, min(size, maxMetadata))
+	f := newFile(r, size)
+	if err := f.load(); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+func newFile(r io.ReaderAt, size int64) *File {
+	return &File{r: r, size: size, alignment: 32, values: map[string]value{}, index: map[string]int{}}
+}
+
+func (f *File) load() error {
+	c := newCursor(f.r, min(f.size, maxMetadata))
 	c.at("magic")
 	b, err := c.next(4)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if string(b) != magic {
-		return nil, c.errorf("%q, want %q", b, magic)
+		return c.errorf("%q, want %q", b, magic)
 	}
 	c.at("version")
 	if f.version, err = c.u32(); err != nil {
-		return nil, err
+		return err
 	}
 	switch {
 	case f.version == 2 || f.version == 3:
 	case f.version&0xffff == 0:
-		return nil, c.errorf("big-endian file (0x%08x): only little-endian files are read", f.version)
+		return c.errorf("big-endian file (0x%08x): only little-endian files are read", f.version)
 	default:
-		return nil, c.errorf("version %d, versions 2 and 3 are read", f.version)
+		return c.errorf("version %d, versions 2 and 3 are read", f.version)
 	}
 	c.at("tensor count")
 	tensors, err := c.u64()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if tensors > maxTensors {
-		return nil, c.errorf("%d exceeds the limit of %d", tensors, maxTensors)
+		return c.errorf("%d exceeds the limit of %d", tensors, maxTensors)
 	}
 	c.at("key count")
 	keys, err := c.u64()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if keys > maxKeys {
-		return nil, c.errorf("%d exceeds the limit of %d", keys, maxKeys)
+		return c.errorf("%d exceeds the limit of %d", keys, maxKeys)
 	}
+	f.counted = true
 	if err := f.readKeys(c, int(keys)); err != nil {
-		return nil, err
+		return err
 	}
 	if err := f.readAlignment(); err != nil {
-		return nil, err
+		return err
 	}
-	if err := f.readTensors(c, int(tensors)); err != nil {
-		return nil, err
-	}
-	return f, nil
+	return f.readTensors(c, int(tensors))
 }
 
 // Close releases the file that Open opened; it is idempotent.

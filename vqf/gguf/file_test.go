@@ -225,6 +225,42 @@ func TestHostile(t *testing.T) {
 	}
 }
 
+// TestInspect: of a file that is wrong, what stands before.
+func TestInspect(t *testing.T) {
+	whole := newImage(3, 2, 1).key("a", 8).text("x").tensor("v", 0, 0, 8).tensor("w", 0, 0, 8).data(32, 64).b
+	for _, c := range []struct {
+		name          string
+		b             []byte
+		keys, tensors int
+		refused       bool
+	}{
+		{"sound", everyKind(3), 15, 2, false},
+		{"overlap", whole, 1, 2, true},
+		{"second tensor cut", whole[:90], 1, 1, true},
+		{"key cut", whole[:30], 0, 0, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "x.gguf")
+			if err := os.WriteFile(path, c.b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			f, err := gguf.Inspect(path)
+			if f == nil || (err != nil) != c.refused || len(f.Keys()) != c.keys || len(f.Tensors()) != c.tensors || c.refused && f.DataOffset() != 0 {
+				t.Fatalf("got %+v, %v, want %d keys and %d tensors", f, err, c.keys, c.tensors)
+			}
+			if err := f.Close(); err != nil {
+				t.Error(err)
+			}
+			if f, err := gguf.Open(path); (f == nil) != c.refused || (err != nil) != c.refused || c.refused && !errors.Is(err, gguf.ErrFormat) {
+				t.Errorf("Open: %v, %v", f, err)
+			}
+		})
+	}
+	if f, err := gguf.Inspect("testdata/absent.gguf"); f != nil || err == nil {
+		t.Errorf("absent: %v, %v", f, err)
+	}
+}
+
 // Cut anywhere, the file is refused or its tensors still lie inside it.
 func TestTruncated(t *testing.T) {
 	b := everyKind(3)

@@ -105,29 +105,32 @@ func (t *Tensor) read(c *cursor) error {
 // directory is known, and checks that each tensor lies inside the file and
 // none overlaps another.
 func (f *File) place(end int64) error {
-	f.dataOffset = int64((uint64(end) + f.alignment - 1) &^ (f.alignment - 1))
-	room := f.size - f.dataOffset
+	data := int64((uint64(end) + f.alignment - 1) &^ (f.alignment - 1))
+	room := f.size - data
 	order := make([]int, len(f.tensors))
 	for i := range f.tensors {
 		t := &f.tensors[i]
 		if room < 0 || t.Bytes > room || t.Offset > room-t.Bytes {
-			return t.errorf("%d bytes at data offset %d do not fit into the %d bytes of data: the file is cut off or damaged, copy it again", t.Bytes, t.Offset, max(room, 0))
+			return t.errorf(t.Offset, "%d bytes at data offset %d do not fit into the %d bytes of data: the file is cut off or damaged, copy it again", t.Bytes, t.Offset, max(room, 0))
 		}
-		t.Offset += f.dataOffset
 		order[i] = i
 	}
 	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(f.tensors[a].Offset, f.tensors[b].Offset) })
 	for i := 1; i < len(order); i++ {
 		a, b := &f.tensors[order[i-1]], &f.tensors[order[i]]
 		if a.Offset+a.Bytes > b.Offset {
-			return b.errorf("overlaps tensor %q, which ends at byte %d", a.Name, a.Offset+a.Bytes)
+			return b.errorf(data+b.Offset, "overlaps tensor %q, which ends at byte %d", a.Name, data+a.Offset+a.Bytes)
 		}
 	}
+	for i := range f.tensors { // all or none, for Inspect
+		f.tensors[i].Offset += data
+	}
+	f.dataOffset = data
 	return nil
 }
 
-func (t *Tensor) errorf(format string, args ...any) error {
-	return &FormatError{Field: fmt.Sprintf("tensor %q", t.Name), Offset: t.Offset, Msg: fmt.Sprintf(format, args...)}
+func (t *Tensor) errorf(offset int64, format string, args ...any) error {
+	return &FormatError{Field: fmt.Sprintf("tensor %q", t.Name), Offset: offset, Msg: fmt.Sprintf(format, args...)}
 }
 
 // Tensors returns the directory in file order; the shapes are shared and
