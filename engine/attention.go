@@ -2,91 +2,206 @@
 
 package engine
 
-import "windhover/kernels"
+import (
+	"sync/atomic"
 
-// Attention of a chunk is cut into units: some query heads of one kv head, for a
-// run of tokens. A unit goes over the cache in blocks of positions that stay in
-// the nearest cache while all its heads and tokens use them, so that long
-// contexts are read from memory once a unit. Every sum still runs over the
-// positions in order; blocks do not change a bit.
+	"windhover/kernels"
+)
+
+// Attention of a chunk is cut into units: all query heads of a kv head, for a run
+// of tokens, go over the cache together, so that keys and values are read and
+// converted once for all of them. A single token has one run only; its unit is
+// cut by blocks of positions too where there are many, and whoever ends a kv head
+// merges its blocks. The kernels define attention by such blocks (kernels/attn.go),
+// so that none of this changes a bit.
 const (
-	scoreRows  = 16       // heads times tokens a unit has at most, when a head is one row
-	blockBytes = 32 << 10 // of keys, or of values, in a block
+	attnRows      = 48 // heads times tokens of a unit, about
+	attnRowsLeast = 12 // under which a run is not cut to make more units
+	attnUnits     = 4  // units a worker, about
 )
 
 // attentionPlan is how a chunk is cut.
 type attentionPlan struct {
-	heads  int // query heads a unit, of one kv head
-	parts  int // units that share a kv head and a run of tokens
 	tokens int // in a run
 	runs   int
-	block  int // positions
+	spans  int // units of a kv head, when it is cut by blocks; else 1
+	blocks int // of all positions
 }
 
-// planAttention cuts finer than kv heads only when there would be too few units
-// to keep the workers busy.
-func planAttention(c *Config, tokens, workers int) attentionPlan {
+// planAttention cuts a chunk of tokens at pos.
+func planAttention(c *Config, pos, tokens, workers int) attentionPlan {
 	group := c.Heads / c.KVHeads
-	p := attentionPlan{heads: min(group, scoreRows), block: max(blockBytes/2/c.HeadDim, 1)}
-	p.cut(group, tokens)
-	for p.heads > 1 && p.units(c) < 2*workers {
-		p.heads = (p.heads + 1) / 2
-		p.cut(group, tokens)
+	p := attentionPlan{tokens: runTokens(group), spans: 1}
+	p.blocks = (pos + tokens + kernels.AttnBlock - 1) / kernels.AttnBlock
+	cut := func(n int) bool {
+		p.tokens = n
+		p.runs = (tokens + n - 1) / n
+		return c.KVHeads*p.runs < attnUnits*workers
+	}
+	for cut(min(p.tokens, tokens)) && p.tokens > 1 && p.tokens/2*group >= attnRowsLeast {
+		p.tokens /= 2
+	}
+	if tokens == 1 {
+		p.spans = min(p.blocks, (attnUnits*workers+c.KVHeads-1)/c.KVHeads)
 	}
 	return p
 }
 
-func (p *attentionPlan) cut(group, tokens int) {
-	p.parts = (group + p.heads - 1) / p.heads
-	p.tokens = max(scoreRows/p.heads, 1)
-	p.runs = (tokens + p.tokens - 1) / p.tokens
+// runTokens is the most tokens in a run.
+func runTokens(group int) int { return max(attnRows/group, 1) }
+
+func (p *attentionPlan) units(c *Config) int { return c.KVHeads * p.runs * p.spans }
+
+// attention is what the workers need for it.
+type attention struct {
+	plan  attentionPlan
+	tiles []*kernels.AttnTile // [workers]
+	acc   []kernels.AttnPart  // [workers] rows of a run
+	block []kernels.AttnPart  // [workers] the same
+
+	// A single token, where kv heads are cut by blocks.
+	parts kernels.AttnPart // [blocks of the context][heads]
+	left  []atomic.Int32   // [kvHeads] spans to do
+
+	scores []float32 // [workers][ctx], reference path only
 }
 
-func (p *attentionPlan) units(c *Config) int { return c.KVHeads * p.parts * p.runs }
+func newAttention(c *Config, workers, ctx, chunk int, float bool) attention {
+	if float {
+		return attention{scores: make([]float32, workers*ctx)}
+	}
+	group := c.Heads / c.KVHeads
+	rows := min(runTokens(group), chunk) * group
+	a := attention{
+		left:  make([]atomic.Int32, c.KVHeads),
+		parts: kernels.NewAttnPart((ctx+kernels.AttnBlock-1)/kernels.AttnBlock*c.Heads, c.HeadDim),
+	}
+	for range workers {
+		a.tiles = append(a.tiles, kernels.NewAttnTile(rows, c.HeadDim))
+		a.acc = append(a.acc, kernels.NewAttnPart(rows, c.HeadDim))
+		a.block = append(a.block, kernels.NewAttnPart(rows, c.HeadDim))
+	}
+	return a
+}
+
+// attentionBytes is about what newAttention allocates.
+func attentionBytes(c *Config, workers, ctx, chunk int, float bool) int64 {
+	if float {
+		return 4 * int64(workers) * int64(ctx)
+	}
+	group := c.Heads / c.KVHeads
+	rows := min(runTokens(group), chunk) * group
+	blocks := int64(ctx+kernels.AttnBlock-1) / kernels.AttnBlock
+	return int64(workers)*(kernels.AttnTileBytes(rows, c.HeadDim)+2*kernels.AttnPartBytes(rows, c.HeadDim)) +
+		blocks*kernels.AttnPartBytes(c.Heads, c.HeadDim)
+}
+
+// attend computes the attention of the pass's tokens.
+func (s *state) attend() {
+	a := &s.attn
+	a.plan = planAttention(s.cfg, s.pos, s.tokens, s.pool.Size())
+	if s.float {
+		a.plan.spans = 1
+	}
+	for i := range a.left {
+		a.left[i].Store(int32(a.plan.spans))
+	}
+	s.start(phaseAttention, a.plan.units(s.cfg), false)
+}
 
 // attentionUnit does one unit. The last runs, which see the most positions, come
 // first.
 func (s *state) attentionUnit(worker, u int) {
-	c, p, hd := s.cfg, &s.plan, s.cfg.HeadDim
-	group := c.Heads / c.KVHeads
-	g, part, run := u%c.KVHeads, u/c.KVHeads%p.parts, p.runs-1-u/c.KVHeads/p.parts
-	h0, t0 := part*p.heads, run*p.tokens
-	heads, tokens := min(p.heads, group-h0), min(p.tokens, s.tokens-t0)
-	base := s.kv.at(s.layer, g, 0)
-
-	// each calls f for every head and token of the unit: row is its row of
-	// scores, q and out are its parts of s.q and s.att, n is what it sees.
-	each := func(f func(row, q, out []float32, n int)) {
-		for i := range heads * tokens {
-			t, h := t0+i/heads, g*group+h0+i%heads
-			at := t*c.QO() + h*hd
-			row := s.scores[(worker*scoreRows+i)*s.kv.ctx:][:s.kv.ctx]
-			f(row, s.q[at:at+hd], s.att[at:at+hd], s.pos+t+1)
-		}
+	p := &s.attn.plan
+	g, u := u%s.cfg.KVHeads, u/s.cfg.KVHeads
+	switch {
+	case s.float:
+		s.attentionFloat(worker, g, p.runs-1-u)
+	case p.spans > 1:
+		s.attentionSpan(worker, g, u)
+	default:
+		s.attentionRun(worker, g, p.runs-1-u)
 	}
-	if s.float {
-		each(func(row, q, out []float32, n int) {
-			refAttention(out, row[:n], q, s.kv.k32[base:][:n*hd], s.kv.v32[base:][:n*hd], s.scale)
-		})
+}
+
+// attentionRun does a run of tokens.
+func (s *state) attentionRun(worker, g, run int) {
+	a, group := &s.attn, s.cfg.Heads/s.cfg.KVHeads
+	t0 := run * a.plan.tokens
+	tokens := min(a.plan.tokens, s.tokens-t0)
+	rows := tokens * group
+	s.queries(worker, g, t0, tokens)
+	acc, block := a.acc[worker].Rows(0, rows), a.block[worker].Rows(0, rows)
+	for at := 0; at < s.pos+t0+tokens; at += kernels.AttnBlock {
+		seen := s.pos + t0 + 1 - at // by the first token
+		if at == 0 {
+			s.attentionBlock(worker, acc, g, at, seen)
+			continue
+		}
+		s.attentionBlock(worker, block, g, at, seen)
+		first := max(1-seen, 0) * group
+		acc.Rows(first, rows).Merge(block.Rows(first, rows))
+	}
+	for r := range rows {
+		acc.Result(r, s.att[s.headAt(g, t0+r/group, r%group):][:s.cfg.HeadDim])
+	}
+}
+
+// attentionSpan does blocks of a single token, and the merging if it is the last.
+func (s *state) attentionSpan(worker, g, span int) {
+	a, group := &s.attn, s.cfg.Heads/s.cfg.KVHeads
+	p := &a.plan
+	part := func(block int) kernels.AttnPart {
+		at := block*s.cfg.Heads + g*group
+		return a.parts.Rows(at, at+group)
+	}
+	s.queries(worker, g, 0, 1)
+	for b := span * p.blocks / p.spans; b < (span+1)*p.blocks/p.spans; b++ {
+		at := b * kernels.AttnBlock
+		s.attentionBlock(worker, part(b), g, at, s.pos+1-at)
+	}
+	if a.left[g].Add(-1) > 0 {
 		return
 	}
-	last := s.pos + t0 + tokens
-	for from := 0; from < last; from += p.block {
-		each(func(row, q, _ []float32, n int) {
-			if to := min(from+p.block, n); from < to {
-				kernels.AttnScores(row[from:to], q, s.kv.k16[base+from*hd:base+to*hd], hd, s.scale)
-			}
-		})
+	acc := part(0)
+	for b := 1; b < p.blocks; b++ {
+		acc.Merge(part(b))
 	}
-	each(func(row, _, out []float32, n int) {
-		kernels.Softmax(row[:n])
-		clear(out)
-	})
-	for from := 0; from < last; from += p.block {
-		each(func(row, _, out []float32, n int) {
-			if to := min(from+p.block, n); from < to {
-				kernels.AttnAccumulate(out, row[from:to], s.kv.v16[base+from*hd:base+to*hd], hd)
-			}
-		})
+	for h := range group {
+		acc.Result(h, s.att[s.headAt(g, 0, h):][:s.cfg.HeadDim])
+	}
+}
+
+// attentionBlock computes the block from position at for the rows of dst, of
+// which the first token sees seen positions.
+func (s *state) attentionBlock(worker int, dst kernels.AttnPart, g, at, seen int) {
+	k, v := s.kv.from(s.layer, g, at)
+	s.attn.tiles[worker].Block(dst, s.kv.kind.KV, k, v, seen, s.cfg.Heads/s.cfg.KVHeads)
+}
+
+// queries sets the rows of a tile: tokens in sequence, their heads together.
+func (s *state) queries(worker, g, t0, tokens int) {
+	group := s.cfg.Heads / s.cfg.KVHeads
+	for r := range tokens * group {
+		s.attn.tiles[worker].SetQuery(r, s.q[s.headAt(g, t0+r/group, r%group):][:s.cfg.HeadDim], s.scale)
+	}
+}
+
+// headAt is where query head h of kv head g of a token begins in q and att.
+func (s *state) headAt(g, token, h int) int {
+	return token*s.cfg.QO() + (g*(s.cfg.Heads/s.cfg.KVHeads)+h)*s.cfg.HeadDim
+}
+
+// attentionFloat does a run in the reference path.
+func (s *state) attentionFloat(worker, g, run int) {
+	hd, ctx := s.cfg.HeadDim, s.kv.ctx
+	base := s.kv.at(s.layer, g, 0)
+	t0 := run * s.attn.plan.tokens
+	for t := t0; t < min(t0+s.attn.plan.tokens, s.tokens); t++ {
+		n := s.pos + t + 1
+		for h := range s.cfg.Heads / s.cfg.KVHeads {
+			at := s.headAt(g, t, h)
+			refAttention(s.att[at:at+hd], s.attn.scores[worker*ctx:][:n], s.q[at:at+hd], s.kv.k32[base:][:n*hd], s.kv.v32[base:][:n*hd], s.scale)
+		}
 	}
 }

@@ -10,60 +10,82 @@ import (
 	"windhover/kernels"
 )
 
-// However attention is cut, it is scores, softmax and sum over the whole cache.
+// However attention is cut, it is the blocks of each row, merged in order.
 func TestAttentionUnitsGiveTheWhole(t *testing.T) {
-	const ctx, pos = 700, 400
+	const ctx, most = 1300, 70
 	pool, err := kernels.NewPool([]int{firstCPU(t)}, false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer pool.Close()
 	r := rand.New(rand.NewPCG(1, 2))
-	for _, c := range []Config{
+	fill := func(x []float32) {
+		for i := range x {
+			x[i] = float32(r.NormFloat64())
+		}
+	}
+	for i, c := range []Config{
 		{Heads: 1, KVHeads: 1, HeadDim: 128}, {Heads: 9, KVHeads: 3, HeadDim: 64}, {Heads: 32, KVHeads: 8, HeadDim: 128},
-		{Heads: 14, KVHeads: 2, HeadDim: 16}, {Heads: 40, KVHeads: 2, HeadDim: 32},
+		{Heads: 14, KVHeads: 2, HeadDim: 16}, {Heads: 40, KVHeads: 2, HeadDim: 20},
 	} {
 		c.Dim, c.FFN, c.Vocab, c.Layers = 32, 32, 32, 2
-		kv, err := newKVCache(&c, ctx, false)
+		kind := kvKind{KV: kernels.KV(i % 2)}
+		kv, err := newKVCache(&c, ctx, kind)
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := newState(&c, &weights{}, pool, kv, 70, false)
-		fill := func(x []float32) {
-			for i := range x {
-				x[i] = float32(r.NormFloat64())
+		s := newState(&c, &weights{}, pool, kv, most, false)
+		s.layer = 1
+		key, value := make([]float32, c.HeadDim), make([]float32, c.HeadDim)
+		for pos := range ctx {
+			for g := range c.KVHeads {
+				fill(key)
+				fill(value)
+				kv.store(1, g, pos, key, value)
 			}
 		}
-		row := make([]float32, c.HeadDim)
-		for i := 0; i < len(kv.k16); i += c.HeadDim {
-			fill(row)
-			kernels.F32ToF16Slice(kv.k16[i:][:c.HeadDim], row)
-			fill(row)
-			kernels.F32ToF16Slice(kv.v16[i:][:c.HeadDim], row)
-		}
-		s.layer, s.pos = 1, pos
-		for _, tokens := range []int{1, 2, 5, 16, 33, 70} {
-			for _, workers := range []int{1, 2, 4, 8} {
-				s.tokens, s.plan = tokens, planAttention(&c, tokens, workers)
-				fill(s.q)
-				fill(s.att) // what is left of an earlier layer
-				if p := s.plan; p.heads*p.tokens > scoreRows || tokens == 1 && p.units(&c) < min(2*workers, c.Heads/2) {
-					t.Errorf("%+v, %d tokens, %d workers: plan %+v", c, tokens, workers, p)
+		tile := kernels.NewAttnTile(1, c.HeadDim)
+		acc, block := kernels.NewAttnPart(1, c.HeadDim), kernels.NewAttnPart(1, c.HeadDim)
+		out := make([]float32, c.HeadDim)
+		for _, pos := range []int{0, 200, 256, 1023, 1229} {
+			for _, tokens := range []int{1, 5, 33, most} {
+				if tokens > 5 && pos > 300 {
+					continue // takes long and cuts no other way
 				}
-				for u := range s.plan.units(&c) {
-					s.attentionUnit(0, u)
-				}
-				want, out := make([]float32, ctx), make([]float32, c.HeadDim)
-				for i := range tokens {
-					for h := range c.Heads {
-						n := pos + i + 1
-						at := kv.at(1, h/(c.Heads/c.KVHeads), 0)
-						kernels.AttnScores(want[:n], s.q[i*c.QO()+h*c.HeadDim:][:c.HeadDim], kv.k16[at:], c.HeadDim, s.scale)
-						kernels.Softmax(want[:n])
-						clear(out)
-						kernels.AttnAccumulate(out, want[:n], kv.v16[at:], c.HeadDim)
-						sameBits(t, fmt.Sprintf("%+v, token %d of %d, head %d, %d workers", c, i, tokens, h, workers),
-							s.att[i*c.QO()+h*c.HeadDim:][:c.HeadDim], out)
+				for _, workers := range []int{1, 8} {
+					s.pos, s.tokens = pos, tokens
+					fill(s.q)
+					fill(s.att) // what is left of an earlier layer
+					p := planAttention(&c, pos, tokens, workers)
+					s.attn.plan = p
+					what := fmt.Sprintf("%+v, %d tokens at %d, %d workers, plan %+v", c, tokens, pos, workers, p)
+					if p.tokens*(c.Heads/c.KVHeads) > max(attnRows, c.Heads/c.KVHeads) || tokens == 1 && p.units(&c) < min(attnUnits*workers, c.KVHeads*p.blocks) {
+						t.Errorf("%s: too large, or too few", what)
+					}
+					for g := range s.attn.left {
+						s.attn.left[g].Store(int32(p.spans))
+					}
+					for _, u := range r.Perm(p.units(&c)) {
+						s.attentionUnit(0, u)
+					}
+					for i := range tokens {
+						for h := range c.Heads {
+							at := i*c.QO() + h*c.HeadDim
+							tile.SetQuery(0, s.q[at:][:c.HeadDim], s.scale)
+							for from := 0; from <= pos+i; from += kernels.AttnBlock {
+								dst := block
+								if from == 0 {
+									dst = acc
+								}
+								k, v := kv.from(1, h/(c.Heads/c.KVHeads), from)
+								tile.Block(dst, kind.KV, k, v, pos+i+1-from, 1)
+								if from > 0 {
+									acc.Merge(block)
+								}
+							}
+							acc.Result(0, out)
+							sameBits(t, fmt.Sprintf("%s: token %d, head %d", what, i, h), s.att[at:][:c.HeadDim], out)
+						}
 					}
 				}
 			}

@@ -27,6 +27,13 @@ func noisy() testmodel.Config {
 	return c
 }
 
+// long is noisy with room for more than a block of attention.
+func long() testmodel.Config {
+	c := noisy()
+	c.MaxSeq = 2 * kernels.AttnBlock
+	return c
+}
+
 // noise is a sequence of tokens.
 func noise(n int) []int32 {
 	ids := make([]int32, n)
@@ -60,22 +67,28 @@ func cores(t testing.TB) int {
 }
 
 func TestChunksAndThreadsGiveTheSameBits(t *testing.T) {
-	path := testmodel.Write(t, noisy())
-	tokens := noise(100)
+	path := testmodel.Write(t, long())
+	check := func(opt Options, tokens []int32, chunks ...int) {
+		t.Run(opt.Family+"/"+opt.Activations+"/"+opt.KV, func(t *testing.T) {
+			opt.Threads = 1
+			want := logitsOf(t, load(t, path, opt), tokens, 1) // single steps, one thread
+			for threads := 1; threads <= cores(t); threads++ {
+				opt.Threads = threads
+				m := load(t, path, opt)
+				for _, chunk := range chunks {
+					sameBits(t, fmt.Sprintf("%d threads, chunk %d", threads, chunk), logitsOf(t, m, tokens, chunk), want)
+				}
+			}
+		})
+	}
 	for _, family := range []string{"q8", "q4"} {
 		for _, act := range activations() {
-			t.Run(family+"/"+act, func(t *testing.T) {
-				opt := Options{Family: family, Activations: act, Threads: 1}
-				want := logitsOf(t, load(t, path, opt), tokens, 1) // single steps, one thread
-				for threads := 1; threads <= cores(t); threads++ {
-					opt.Threads = threads
-					m := load(t, path, opt)
-					for _, chunk := range []int{1, 2, 3, 7, 16, 17, 33, 64, 99, 0} {
-						sameBits(t, fmt.Sprintf("%d threads, chunk %d", threads, chunk), logitsOf(t, m, tokens, chunk), want)
-					}
-				}
-			})
+			check(Options{Family: family, Activations: act}, noise(100), 1, 2, 3, 7, 16, 17, 33, 64, 99, 0)
 		}
+	}
+	// Over a block of attention.
+	for _, kv := range []string{"f16", "int8"} {
+		check(Options{Family: "q8", KV: kv}, noise(300), 1, 7, 64, 0)
 	}
 }
 
@@ -83,14 +96,17 @@ func TestChunksAndThreadsGiveTheSameBits(t *testing.T) {
 // and this model's noise come from package math in float64, of which a last bit
 // may depend on the architecture; rounding to float32 hides it here.)
 func TestBitsAreTheSameEverywhere(t *testing.T) {
-	path := testmodel.Write(t, noisy())
-	for family, want := range map[string]uint64{"q8": 0x57d107acedb53005, "q4": 0xa2848768d0b2142a} {
+	path := testmodel.Write(t, long())
+	for _, c := range []struct {
+		family, kv string
+		want       uint64
+	}{{"q8", "f16", 0xf0dfe71058606fab}, {"q8", "int8", 0x98c847ef95ee5b99}, {"q4", "f16", 0x9c08eb4504fcfd9}} {
 		h := fnv.New64a()
-		for _, v := range logitsOf(t, load(t, path, Options{Family: family}), noise(100), 0) {
+		for _, v := range logitsOf(t, load(t, path, Options{Family: c.family, KV: c.kv}), noise(300), 0) {
 			_ = binary.Write(h, binary.LittleEndian, v) // a hash takes everything
 		}
-		if got := h.Sum64(); got != want {
-			t.Errorf("%s: logits have the digest %#x, want %#x", family, got, want)
+		if got := h.Sum64(); got != c.want {
+			t.Errorf("%s, %s: logits have the digest %#x, want %#x", c.family, c.kv, got, c.want)
 		}
 	}
 }
@@ -98,22 +114,24 @@ func TestBitsAreTheSameEverywhere(t *testing.T) {
 func TestPrefillLeavesTheCacheOfSingleSteps(t *testing.T) {
 	path := testmodel.Write(t, noisy())
 	tokens := noise(77)
-	var caches [2][]uint16
-	for i, chunk := range []int{1, 0} {
-		m := load(t, path, Options{})
-		logitsOf(t, m, tokens, chunk)
-		for l := range m.cfg.Layers {
-			for g := range m.cfg.KVHeads {
-				from, to := m.kv.at(l, g, 0), m.kv.at(l, g, len(tokens))
-				caches[i] = append(append(caches[i], m.kv.k16[from:to]...), m.kv.v16[from:to]...)
+	for _, kv := range []string{"f16", "int8"} {
+		var caches [2][]byte
+		for i, chunk := range []int{1, 0} {
+			m := load(t, path, Options{KV: kv})
+			logitsOf(t, m, tokens, chunk)
+			for l := range m.cfg.Layers {
+				for g := range m.cfg.KVHeads {
+					k, v := m.kv.from(l, g, 0)
+					caches[i] = append(append(caches[i], k...), v...)
+				}
 			}
 		}
-	}
-	if !slices.Equal(caches[0], caches[1]) {
-		t.Error("keys and values differ")
-	}
-	if !slices.ContainsFunc(caches[0], func(h uint16) bool { return h != 0 }) {
-		t.Error("the cache is empty")
+		if !slices.Equal(caches[0], caches[1]) {
+			t.Errorf("%s: keys and values differ", kv)
+		}
+		if !slices.ContainsFunc(caches[0], func(h byte) bool { return h != 0 }) {
+			t.Errorf("%s: the cache is empty", kv)
+		}
 	}
 }
 

@@ -139,12 +139,9 @@ func (a *admission) fit(residency string) (Need, bool) {
 
 // need is the least that a residency takes.
 func (a *admission) need(residency string, ctx int) Need {
-	elem := 2
-	if a.opt.reference() {
-		elem = 4
-	}
+	kind := a.opt.kvKind()
 	n := Need{
-		KV: kvBytes(&a.c, ctx, elem), KVPerToken: kvBytes(&a.c, 1, elem), Context: ctx, Residency: residency,
+		KV: kvBytes(&a.c, ctx, kind), KVPerToken: kvPerToken(&a.c, kind), Context: ctx, Residency: residency,
 		Scratch: scratchBytes(&a.c, a.workers, ctx, a.opt.chunk(), a.opt.reference()),
 	}
 	if residency == ResidencyFull {

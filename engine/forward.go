@@ -52,7 +52,7 @@ func (s *state) forward(tokens []int32, pos int) error {
 		s.gather(inputAttn, s.norm)
 		s.multiply(s.inDim, into(&w.q, s.q), into(&w.k, s.k), into(&w.v, s.v))
 		s.run(phaseRope)
-		s.run(phaseAttention)
+		s.attend()
 		s.run(phaseAttnOut)
 		s.gather(inputOut, s.att)
 		s.multiply(s.inAtt, into(&w.o, s.proj))

@@ -51,10 +51,10 @@ func (o *Options) chunk() int {
 // check refuses options that mean nothing.
 func (o *Options) check() error {
 	switch {
-	case o.KV == "int8":
-		return unsupported("an int8 KV cache is not supported by this build yet")
-	case o.KV != "" && o.KV != "f16":
-		return badRequest("kv %q, want f16", o.KV)
+	case o.KV != "" && o.KV != "f16" && o.KV != "int8":
+		return badRequest("kv %q, want f16 or int8", o.KV)
+	case o.KV == "int8" && o.reference():
+		return badRequest("kv int8: the reference path (activations f32) has its cache in float32")
 	case o.Activations != "" && o.Activations != "int8" && o.Activations != "f32":
 		return badRequest("activations %q, want int8 or f32", o.Activations)
 	case o.Chunk < 0 || o.Chunk > maxContext:
@@ -235,7 +235,7 @@ func (m *Model) allocate(opt Options, cpus []int, ctx int) (err error) {
 	if m.pool, err = kernels.NewPool(cpus, opt.Pin); err != nil {
 		return fmt.Errorf("engine: %w", err)
 	}
-	if m.kv, err = newKVCache(&m.cfg, ctx, opt.reference()); err != nil {
+	if m.kv, err = newKVCache(&m.cfg, ctx, opt.kvKind()); err != nil {
 		return err
 	}
 	m.chunk = min(m.chunk, ctx)

@@ -44,7 +44,7 @@ func TestLoadRefusesByName(t *testing.T) {
 		{"heads", edit(func(a *vqf.Arch) { a.NKVHeads = 3 }), Options{}, nil, "3 kv heads"},
 		{"no context", edit(func(a *vqf.Arch) { a.MaxSeqLen = 0 }), Options{}, nil, "max_seq_len"},
 		{"no tokenizer", bare, Options{}, ErrNoTokenizer, "windhover pack"},
-		{"kv int8", dual, Options{KV: "int8"}, ErrUnsupported, "int8 KV cache"},
+		{"kv int8 in the reference path", dual, Options{KV: "int8", Activations: "f32"}, ErrRequest, "float32"},
 		{"kv", dual, Options{KV: "f8"}, ErrRequest, "f8"},
 		{"family", dual, Options{Family: "q5"}, ErrRequest, "q5"},
 		{"activations", dual, Options{Activations: "bf16"}, ErrRequest, "bf16"},

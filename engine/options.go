@@ -18,7 +18,8 @@ type Options struct {
 	// Context is the number of tokens a sequence may have; 0 means what the
 	// file names, less where MemoryLimit asks for it.
 	Context int
-	// KV is the type of the KV cache: "" or "f16".
+	// KV is the type of the KV cache: "f16" (also ""), or "int8", which takes
+	// little more than half of the memory and answers a little differently.
 	KV string
 	// Family names the copy of a dual file that computes, "q4" (also "") or
 	// "q8". A file with one family computes with that.

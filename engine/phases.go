@@ -50,16 +50,9 @@ const (
 	unitRows = 16       // rows a unit is a multiple of; every group height divides it
 )
 
-// run does a phase that is cut by token, and attention. A single token stays on
-// the calling goroutine, attention apart.
-func (s *state) run(p phase) {
-	units, alone := s.tokens, s.tokens == 1
-	if p == phaseAttention {
-		s.plan = planAttention(s.cfg, s.tokens, s.pool.Size())
-		units, alone = s.plan.units(s.cfg), false
-	}
-	s.start(p, units, alone)
-}
+// run does a phase that is cut by token. A single token stays on the calling
+// goroutine.
+func (s *state) run(p phase) { s.start(p, s.tokens, s.tokens == 1) }
 
 // multiply does products that share their right-hand side.
 func (s *state) multiply(in operand, jobs ...product) {
@@ -206,14 +199,7 @@ func (s *state) ropeToken(w *layerWeights, t int) {
 	k, v := s.k[t*s.cfg.KO():], s.v[t*s.cfg.KO():]
 	for g := range s.cfg.KVHeads {
 		turn(k[g*hd:][:hd], w.kNorm)
-		at := s.kv.at(s.layer, g, s.pos+t)
-		if s.float {
-			copy(s.kv.k32[at:][:hd], k[g*hd:])
-			copy(s.kv.v32[at:][:hd], v[g*hd:])
-			continue
-		}
-		kernels.F32ToF16Slice(s.kv.k16[at:][:hd], k[g*hd:][:hd])
-		kernels.F32ToF16Slice(s.kv.v16[at:][:hd], v[g*hd:][:hd])
+		s.kv.store(s.layer, g, s.pos+t, k[g*hd:][:hd], v[g*hd:][:hd])
 	}
 }
 

@@ -28,7 +28,6 @@ type state struct {
 	gate, up []float32 // [chunk][ffn]
 	cos, sin []float32 // [chunk][headDim/2]
 	logits   []float32 // [headRows][vocab]
-	scores   []float32 // [workers][scoreRows][ctx]
 	row      []float32 // [workers][widest matrix]; reference path only
 
 	inDim  operand // [chunk][dim], norm in int8
@@ -47,7 +46,7 @@ type state struct {
 	jobs    [3]product
 	njobs   int
 	unit    int // rows a unit of a product
-	plan    attentionPlan
+	attn    attention
 	units   int
 	next    atomic.Int64 // unit to do next
 	err     error        // first failure of the pass
@@ -75,7 +74,7 @@ func newState(c *Config, w *weights, pool *kernels.Pool, kv *kvCache, chunk int,
 	s.k, s.v = floats(chunk*c.KO()), floats(chunk*c.KO())
 	s.gate, s.up = floats(chunk*c.FFN), floats(chunk*c.FFN)
 	s.cos, s.sin = floats(chunk*c.HeadDim/2), floats(chunk*c.HeadDim/2)
-	s.scores = floats(workers * scoreRows * kv.ctx)
+	s.attn = newAttention(c, workers, kv.ctx, chunk, float)
 	s.logits = floats(c.Vocab)
 	s.inDim, s.inAtt, s.inFFN = operand{x: s.norm}, operand{x: s.att}, operand{x: s.gate}
 	if float {
@@ -108,5 +107,5 @@ func scratchBytes(c *Config, workers, ctx, chunk int, float bool) int64 {
 		perToken += (c.Dim + c.QO() + c.FFN) * 2 * (kernels.BlockLen + 8) / kernels.BlockLen
 	}
 	sampler := 9 * int64(c.Vocab) // candidates and marks
-	return int64(chunk)*int64(perToken) + 4*int64(c.Vocab) + 4*int64(workers)*scoreRows*int64(ctx) + sampler
+	return int64(chunk)*int64(perToken) + 4*int64(c.Vocab) + attentionBytes(c, workers, ctx, chunk, float) + sampler
 }

@@ -4,48 +4,54 @@
 
 package kernels
 
-// attnTail is where the columns beyond a multiple of 16 are padded with zeros.
-type attnTail struct {
-	q [lanes]float32
-	//lint:ignore U1000 only the assembly writes and reads it
-	k [lanes]uint16
-}
+// attnDirect is how many rows read a cache in binary16 directly, rather than
+// after all of it was converted: the conversion is repeated every four rows.
+const attnDirect = 4
 
-func attnScores(scores, q []float32, k []uint16, hd int, scale float32) {
-	if !useNEON || len(scores) == 0 {
-		attnScoresGeneric(scores, q, k, hd, scale)
+func attnProduct(p floatProduct) {
+	if !useNEON {
+		attnProductGeneric(p)
 		return
 	}
-	n, rest := hd/lanes, hd%lanes
-	var tail attnTail
-	copy(tail.q[:], q[n*lanes:])
-	attnScoresNEON(&scores[0], &q[0], &k[0], len(scores), n, rest, scale, &tail)
-}
-
-func attnAccumulate(out, probs []float32, v []uint16, hd int) {
-	if !useNEON || len(probs) == 0 {
-		attnAccumulateGeneric(out, probs, v, hd)
-		return
-	}
-	j := 0
-	for ; j+64 <= hd; j += 64 {
-		attnAccumulate64NEON(&out[j], &probs[0], &v[j], len(probs), 2*hd)
-	}
-	for ; j+8 <= hd; j += 8 {
-		attnAccumulate8NEON(&out[j], &probs[0], &v[j], len(probs), 2*hd)
-	}
-	for ; j < hd; j++ {
-		for i, p := range probs {
-			out[j] += float32(p * F16ToF32(v[i*hd+j]))
+	for g := range p.groups {
+		if p.half != nil {
+			attnProductF16NEON(&p.c[g*lanes], &p.a[0], &p.half[g*p.next], 4*p.ldc, 4*p.lda, 2*p.step, p.rows, p.k, p.add)
+		} else {
+			attnProductNEON(&p.c[g*lanes], &p.a[0], &p.b[g*p.next], 4*p.ldc, 4*p.lda, 4*p.step, p.rows, p.k, p.add)
 		}
 	}
 }
 
-//go:noescape
-func attnScoresNEON(scores, q *float32, k *uint16, n, blocks, rest int, scale float32, tail *attnTail)
+func attnWeights(x []float32) (m, l float32) {
+	if !useNEON {
+		return attnWeightsGeneric(x)
+	}
+	n := len(x) / lanes
+	m = maxNEON(&x[0], n)
+	var sum [lanes]float32
+	expSumNEON(&sum, &x[0], n, m)
+	return m, fold(&sum)
+}
+
+func attnMerge(o, block []float32, c, d float32) {
+	if !useNEON {
+		attnMergeGeneric(o, block, c, d)
+		return
+	}
+	attnMergeNEON(&o[0], &block[0], len(block)/lanes, c, d)
+}
 
 //go:noescape
-func attnAccumulate64NEON(out, probs *float32, v *uint16, n, stride int)
+func attnProductNEON(c, a, b *float32, ldc, lda, step, rows, k int, add bool)
 
 //go:noescape
-func attnAccumulate8NEON(out, probs *float32, v *uint16, n, stride int)
+func attnProductF16NEON(c, a *float32, b *uint16, ldc, lda, step, rows, k int, add bool)
+
+//go:noescape
+func maxNEON(x *float32, blocks int) float32
+
+//go:noescape
+func expSumNEON(l *[lanes]float32, x *float32, blocks int, m float32)
+
+//go:noescape
+func attnMergeNEON(o, block *float32, groups int, c, d float32)

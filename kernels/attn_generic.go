@@ -2,22 +2,51 @@
 
 package kernels
 
-func attnScoresGeneric(scores, q []float32, k []uint16, hd int, scale float32) {
-	for i := range scores {
-		row := k[i*hd:][:hd]
-		var l [lanes]float32
-		for j, h := range row {
-			l[j%lanes] += float32(q[j] * F16ToF32(h))
+func attnProductGeneric(p floatProduct) {
+	var wide [lanes]float32
+	for r := range p.rows {
+		a := p.a[r*p.lda:][:p.k]
+		for g := range p.groups {
+			c := p.c[r*p.ldc+g*lanes:][:lanes]
+			if !p.add {
+				clear(c)
+			}
+			for k, x := range a {
+				at := g*p.next + k*p.step
+				b := wide[:]
+				if p.half != nil {
+					f16ToF32SliceGeneric(b, p.half[at:][:lanes])
+				} else {
+					b = p.b[at:][:lanes]
+				}
+				for j, y := range b {
+					c[j] = fma32(x, y, c[j])
+				}
+			}
 		}
-		scores[i] = fold(&l) * scale
 	}
 }
 
-func attnAccumulateGeneric(out, probs []float32, v []uint16, hd int) {
-	for i, p := range probs {
-		row := v[i*hd:][:hd]
-		for j, h := range row {
-			out[j] += float32(p * F16ToF32(h))
+// attnWeightsGeneric replaces the scores x, a multiple of 16 filled up with -Inf,
+// by their weights.
+func attnWeightsGeneric(x []float32) (m, l float32) {
+	m = x[0]
+	for _, v := range x {
+		if v > m {
+			m = v
 		}
+	}
+	var sum [lanes]float32
+	for i, v := range x {
+		e := Exp(v - m)
+		x[i] = e
+		sum[i%lanes] += e
+	}
+	return m, fold(&sum)
+}
+
+func attnMergeGeneric(o, block []float32, c, d float32) {
+	for j, v := range block {
+		o[j] = float32(o[j]*c) + float32(v*d)
 	}
 }

@@ -4,10 +4,10 @@
 
 package kernels
 
-func attnScores(scores, q []float32, k []uint16, hd int, scale float32) {
-	attnScoresGeneric(scores, q, k, hd, scale)
-}
+const attnDirect = 0
 
-func attnAccumulate(out, probs []float32, v []uint16, hd int) {
-	attnAccumulateGeneric(out, probs, v, hd)
-}
+func attnProduct(p floatProduct) { attnProductGeneric(p) }
+
+func attnWeights(x []float32) (m, l float32) { return attnWeightsGeneric(x) }
+
+func attnMerge(o, block []float32, c, d float32) { attnMergeGeneric(o, block, c, d) }

@@ -5,6 +5,7 @@ package kernels
 import (
 	"fmt"
 	"testing"
+	"time"
 )
 
 // eachImplementationB is eachImplementation for benchmarks.
@@ -71,11 +72,10 @@ func benchMatMul(b *testing.B, m *Matrix, tokens int) {
 // BenchmarkFloat: the other operations, on lengths of a small model. MB/s are of
 // the values read.
 func BenchmarkFloat(b *testing.B) {
-	const n, ctx, hd = 4096, 1024, 128
+	const n = 4096
 	r := newRand(3)
 	x, y, z := randFloats(r, n, "normal"), randFloats(r, n, "normal"), make([]float32, n)
-	h := randF16(r, ctx*hd)
-	scores := make([]float32, ctx)
+	h := randF16(r, n)
 	acts := NewActs(1, n)
 	for _, c := range []struct {
 		name  string
@@ -87,9 +87,6 @@ func BenchmarkFloat(b *testing.B) {
 		{"rope", 4 * n, func() { RopeHalf(z, x[:n/2], y[:n/2]) }},
 		{"silu", 8 * n, func() { SiluMul(z, x, y) }},
 		{"add", 8 * n, func() { Add(z, x) }},
-		{"softmax", 4 * n, func() { Softmax(z) }},
-		{"attention scores", 2 * ctx * hd, func() { AttnScores(scores, x[:hd], h, hd, 0.1) }},
-		{"attention values", 2 * ctx * hd, func() { AttnAccumulate(z[:hd], scores, h, hd) }},
 		{"f16 to f32", 2 * n, func() { F16ToF32Slice(z, h[:n]) }},
 		{"f32 to f16", 4 * n, func() { F32ToF16Slice(h[:n], x) }},
 		{"quantize", 4 * n, func() { acts.Quantize(x, 1) }},
@@ -134,5 +131,46 @@ func BenchmarkWeights(b *testing.B) {
 				c.run()
 			}
 		})
+	}
+}
+
+// BenchmarkAttention: some rows over a context, in one tile. pair-ns is for a row
+// and a position; the second cache holds 2048 positions, none holds 65536.
+func BenchmarkAttention(b *testing.B) {
+	for _, hd := range []int{64, 128} {
+		for _, c := range []struct{ rows, step, n int }{{1, 1, 2048}, {2, 2, 2048}, {3, 3, 2048}, {8, 8, 2048}, {48, 2, 2048}, {2, 2, 65536}} {
+			for _, kv := range []KV{KVF16, KVInt8} {
+				b.Run(fmt.Sprintf("head=%d/rows=%d/context=%d/%v", hd, c.rows, c.n, kv), func(b *testing.B) {
+					size := kv.GroupBytes(hd)
+					keys, values := make([]byte, c.n/KVGroup*size), make([]byte, c.n/KVGroup*size)
+					x := randFloats(newRand(1), c.rows*hd, "normal")
+					for i := range c.n {
+						kv.StoreKey(keys[i/KVGroup*size:], i%KVGroup, x[:hd])
+						kv.StoreValue(values[i/KVGroup*size:], i%KVGroup, x[:hd])
+					}
+					t, acc, block := NewAttnTile(c.rows, hd), NewAttnPart(c.rows, hd), NewAttnPart(c.rows, hd)
+					for r := range c.rows {
+						t.SetQuery(r, x[r*hd:][:hd], 0.1)
+					}
+					eachImplementationB(b, func(b *testing.B) {
+						best := time.Hour
+						for b.Loop() {
+							start := time.Now()
+							for at := 0; at < c.n; at += AttnBlock {
+								from := at / KVGroup * size
+								t.Block(block, kv, keys[from:], values[from:], AttnBlock, c.step)
+								if at > 0 {
+									acc.Merge(block)
+								}
+							}
+							best = min(best, time.Since(start))
+						}
+						pairs := float64(c.rows * c.n)
+						b.ReportMetric(float64(best.Nanoseconds())/pairs, "pair-ns")
+						b.ReportMetric(4*float64(hd)*pairs/float64(best.Nanoseconds()), "GFLOPS")
+					})
+				})
+			}
+		}
 	}
 }

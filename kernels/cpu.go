@@ -21,7 +21,7 @@ type feature struct {
 // An implementation is one assembly version of an operation, as its if-ladder
 // chooses it. cpu_*.go lists them in the order of the ladder.
 type implementation struct {
-	op   string // such as "matmul q8 8x8" or "softmax"
+	op   string // such as "matmul q8 8x8" or "rmsnorm"
 	name string // the feature that selects it
 }
 
@@ -29,8 +29,8 @@ type implementation struct {
 var operations = []string{
 	"matmul q8 8x8", "matmul q8 4x4", "matmul q8 row", "matmul q4 4x4", "matmul q4 row",
 	"gemm q8 8x8", "gemm q8 4x4", "gemm q8 row", "gemm q4 4x4", "gemm q4 row",
-	"quantize", "dot", "rmsnorm", "rope", "silu", "add", "softmax",
-	"attention scores", "attention values", "f32 to f16", "f16 to f32",
+	"quantize", "dot", "rmsnorm", "rope", "silu", "add",
+	"attention product", "attention weights", "attention merge", "kv int8", "f32 to f16", "f16 to f32",
 	"quantize weights", "block error",
 }
 

@@ -15,7 +15,7 @@ var useVNNI, useAVX512, useAVX2 bool
 var features = []feature{
 	{"vnni", &useVNNI, cpu.X86.HasAVX512VNNI},
 	{"avx512", &useAVX512, cpu.X86.HasAVX512F && cpu.X86.HasAVX512VL && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512DQ},
-	{"avx2", &useAVX2, cpu.X86.HasAVX2 && cpu.X86.HasF16C},
+	{"avx2", &useAVX2, cpu.X86.HasAVX2 && cpu.X86.HasF16C && cpu.X86.HasFMA},
 }
 
 // vendor is the maker as the CPU spells it, such as "AuthenticAMD".
@@ -56,10 +56,12 @@ var implementations = []implementation{
 	{"silu", "avx512"},
 	{"silu", "avx2"},
 	{"add", "avx2"},
-	{"softmax", "avx512"},
-	{"softmax", "avx2"},
-	{"attention scores", "avx2"},
-	{"attention values", "avx2"},
+	{"attention product", "avx512"},
+	{"attention product", "avx2"},
+	{"attention weights", "avx512"},
+	{"attention weights", "avx2"},
+	{"attention merge", "avx2"},
+	{"kv int8", "avx2"},
 	{"f32 to f16", "avx2"},
 	{"f16 to f32", "avx2"},
 	{"quantize weights", "avx2"},

@@ -28,8 +28,8 @@ var implementations = []implementation{
 	{"gemm q4 4x4", "sdot"}, {"gemm q4 4x4", "neon"},
 	{"gemm q4 row", "sdot"}, {"gemm q4 row", "neon"},
 	{"quantize", "neon"}, {"dot", "neon"}, {"rmsnorm", "neon"}, {"rope", "neon"},
-	{"silu", "neon"}, {"add", "neon"}, {"softmax", "neon"},
-	{"attention scores", "neon"}, {"attention values", "neon"},
+	{"silu", "neon"}, {"add", "neon"},
+	{"attention product", "neon"}, {"attention weights", "neon"}, {"attention merge", "neon"}, {"kv int8", "neon"},
 	{"f32 to f16", "neon"}, {"f16 to f32", "neon"},
 	{"quantize weights", "neon"}, {"block error", "neon"},
 }

@@ -4,6 +4,7 @@ package kernels
 
 import (
 	"math"
+	"slices"
 	"testing"
 )
 
@@ -60,25 +61,29 @@ func TestExpSpecial(t *testing.T) {
 	}
 }
 
-func TestSoftmax(t *testing.T) {
-	x := randFloats(newRand(3), 777, "normal")
-	var sum float64
+func TestAttnWeights(t *testing.T) {
+	x := randFloats(newRand(3), 256, "normal")
+	top, sum := math.Inf(-1), 0.0
 	for _, v := range x {
+		top = max(top, float64(v))
 		sum += math.Exp(float64(v))
 	}
-	y := append([]float32(nil), x...)
-	Softmax(y)
+	y := slices.Clone(x)
+	m, l := attnWeights(y)
+	if float64(m) != top || math.Abs(float64(l)*math.Exp(top)-sum) > sum*1e-6 {
+		t.Errorf("largest %g and sum %g, want %g and %g", m, l, top, sum*math.Exp(-top))
+	}
 	for i, v := range x {
-		want := math.Exp(float64(v)) / sum
+		want := math.Exp(float64(v) - top)
 		if math.Abs(float64(y[i])-want) > want*1e-6 {
-			t.Fatalf("softmax[%d] = %g, want %g", i, y[i], want)
+			t.Fatalf("[%d] = %g, want %g", i, y[i], want)
 		}
 	}
-	Softmax(nil)
-	all := []float32{float32(math.Inf(-1)), float32(math.Inf(-1))}
-	Softmax(all)
-	if all[0] == all[0] || all[1] == all[1] {
-		t.Errorf("softmax of -Inf only is %v, want NaN", all)
+	for i := range y {
+		y[i] = float32(math.Inf(-1))
+	}
+	if _, l := attnWeights(y); l == l {
+		t.Errorf("sum of weights of -Inf only is %v, want NaN", l)
 	}
 }
 

@@ -33,8 +33,48 @@ func (o operands) halves(which uint64, n int) []uint16 {
 	return guardedCopy(o.t, randF16(newRand(o.seed+which*1000003), n), o.seed&1 == 0)
 }
 
-// heads is how many positions the attention cases have for n.
-func (o operands) heads() int { return int(o.seed%7) + 1 }
+// product multiplies some rows and groups of columns with n values of k, from
+// sums that are there already or not.
+func (o operands) product(impl, half bool) []float32 {
+	if o.n == 0 {
+		return nil
+	}
+	f := attnProductGeneric
+	if impl {
+		f = attnProduct
+	}
+	k, rows, groups := o.n, int(o.seed%9)+1, int(o.seed/3%6)+1
+	p := floatProduct{rows: rows, groups: groups, k: k, lda: k + 3, ldc: groups*lanes + 5, step: lanes, next: k * lanes, add: o.seed%2 == 0}
+	if o.seed%4 > 1 {
+		p.step, p.next = groups*lanes, lanes
+	}
+	o.n = (rows-1)*p.lda + k
+	p.a = o.floats(1)
+	o.n = (rows-1)*p.ldc + groups*lanes
+	p.c = o.floats(2)
+	o.n = groups * k * lanes
+	if half {
+		p.half = o.halves(3, o.n)
+	} else {
+		p.b = o.floats(3)
+	}
+	f(p)
+	return p.c
+}
+
+// kvInt8 reads n rows of 16 codes by scales.
+func (o operands) kvInt8(f func([]float32, []uint16, []int8), n, scales int) []float32 {
+	if n == 0 {
+		return nil
+	}
+	r, low := newRand(o.seed), o.seed&1 == 0
+	codes, dst := guarded[int8](o.t, n*KVGroup, low), guarded[float32](o.t, n*KVGroup, low)
+	for i := range codes {
+		codes[i] = int8(r.Uint32())
+	}
+	f(dst, o.halves(1, scales), codes)
+	return dst
+}
 
 var floatOps = []floatOp{
 	{"dot", func(o operands, impl bool) []float32 {
@@ -94,54 +134,55 @@ var floatOps = []floatOp{
 		f(x, o.floats(2))
 		return x
 	}},
-	{"softmax", func(o operands, impl bool) []float32 {
-		x := o.floats(1)
+	{"attention weights", func(o operands, impl bool) []float32 {
+		f := attnWeightsGeneric
 		if impl {
-			Softmax(x)
-		} else if o.n > 0 {
-			softmaxGeneric(x)
+			f = attnWeights
 		}
-		return x
-	}},
-	{"softmax spread", func(o operands, impl bool) []float32 {
+		if o.n = roundLanes(o.n); o.n == 0 {
+			return nil
+		}
 		x := o.floats(1)
 		for i := range x {
 			x[i] *= 40
-			if i%5 == 4 {
+			if o.seed%3 == 0 && i > len(x)/2 {
 				x[i] = float32(math.Inf(-1))
 			}
 		}
-		if impl {
-			Softmax(x)
-		} else if o.n > 0 {
-			softmaxGeneric(x)
+		m, l := f(x)
+		if l != l { // so is every use; of which value m is does not matter
+			return []float32{l}
 		}
+		return append(slices.Clone(x), m+0, l)
+	}},
+	{"attention product", func(o operands, impl bool) []float32 { return o.product(impl, false) }},
+	{"attention product f16", func(o operands, impl bool) []float32 { return o.product(impl, true) }},
+	{"attention merge", func(o operands, impl bool) []float32 {
+		f := attnMergeGeneric
+		if impl {
+			f = attnMerge
+		}
+		if o.n = roundLanes(o.n); o.n == 0 {
+			return nil
+		}
+		x := o.floats(1)
+		f(x, o.floats(2), 0.75, 0.3)
 		return x
 	}},
-	{"attention scores", func(o operands, impl bool) []float32 {
-		if o.n == 0 {
-			return nil
-		}
-		f := attnScoresGeneric
+	{"kv int8 keys", func(o operands, impl bool) []float32 {
+		f := kvInt8KeysGeneric
 		if impl {
-			f = AttnScores
+			f = kvInt8Keys
 		}
-		s := guarded[float32](o.t, o.heads(), o.seed&1 == 0)
-		f(s, o.floats(1), o.halves(2, o.n*len(s)), o.n, 0.125)
-		return s
+		return o.kvInt8(f, o.n, kvBlocks(o.n)*KVGroup)
 	}},
-	{"attention values", func(o operands, impl bool) []float32 {
-		if o.n == 0 {
-			return nil
-		}
-		f := attnAccumulateGeneric
+	{"kv int8 values", func(o operands, impl bool) []float32 {
+		f := kvInt8ValuesGeneric
 		if impl {
-			f = AttnAccumulate
+			f = kvInt8Values
 		}
-		out := o.floats(1)
-		p := randFloats(newRand(o.seed+5), o.heads(), "normal")
-		f(out, guardedCopy(o.t, p, o.seed&1 == 0), o.halves(2, o.n*len(p)), o.n)
-		return out
+		w := roundLanes(o.n)
+		return o.kvInt8(f, w, kvBlocks(w)*KVGroup)
 	}},
 	{"f16 to f32", func(o operands, impl bool) []float32 {
 		f := f16ToF32SliceGeneric
@@ -316,9 +357,6 @@ func TestFloatAllocs(t *testing.T) {
 			RopeHalf(x, w[:50], w[50:])
 			SiluMul(x, x, w)
 			Add(x, w)
-			Softmax(x)
-			AttnScores(x[:3], w, h, 100, 1)
-			AttnAccumulate(x, w[:3], h, 100)
 			F32ToF16Slice(h[:100], x)
 			F16ToF32Slice(x, h[:100])
 			sink += Dot(x, w)
@@ -338,9 +376,6 @@ func TestFloatChecks(t *testing.T) {
 		"rope":        func() { RopeHalf(x, x[:2], x[:1]) },
 		"silu":        func() { SiluMul(x[:3], x, x) },
 		"add":         func() { Add(x, x[:2]) },
-		"scores":      func() { AttnScores(x[:2], x, h, 4, 1) },
-		"values":      func() { AttnAccumulate(x, x[:2], h, 4) },
-		"head":        func() { AttnScores(nil, nil, nil, 0, 1) },
 		"f32 to f16":  func() { F32ToF16Slice(h, x) },
 		"f16 to f32":  func() { F16ToF32Slice(x, h) },
 		"acts":        func() { NewActs(1, 33) },

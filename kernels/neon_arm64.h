@@ -30,12 +30,13 @@
 #define SXTLS(d, n)        WORD $(0x0F10A400 | ((n)<<5) | (d)) // sxtl v{d}.4s, v{n}.4h
 #define SXTLS2(d, n)       WORD $(0x4F10A400 | ((n)<<5) | (d)) // sxtl2 v{d}.4s, v{n}.8h
 
-// Float arithmetic on four lanes. There is no fused form here on purpose: the
-// definitions multiply, round, then add.
+// Float arithmetic on four lanes. Definitions multiply, round, then add, but for
+// those of attention, which are fused.
 #define FADDV(d, n, m)     WORD $(0x4E20D400 | ((m)<<16) | ((n)<<5) | (d)) // fadd v{d}.4s, v{n}.4s, v{m}.4s
 #define FSUBV(d, n, m)     WORD $(0x4EA0D400 | ((m)<<16) | ((n)<<5) | (d)) // fsub v{d}.4s, v{n}.4s, v{m}.4s
 #define FMULV(d, n, m)     WORD $(0x6E20DC00 | ((m)<<16) | ((n)<<5) | (d)) // fmul v{d}.4s, v{n}.4s, v{m}.4s
 #define FMULE(d, n, m, i)  WORD $(0x4F809000 | (((i)&1)<<21) | ((m)<<16) | (((i)>>1)<<11) | ((n)<<5) | (d)) // fmul v{d}.4s, v{n}.4s, v{m}.s[{i}]
+#define FMLAE(d, n, m, i)  WORD $(0x4F801000 | (((i)&1)<<21) | ((m)<<16) | (((i)>>1)<<11) | ((n)<<5) | (d)) // fmla v{d}.4s, v{n}.4s, v{m}.s[{i}]
 #define FDIVV(d, n, m)     WORD $(0x6E20FC00 | ((m)<<16) | ((n)<<5) | (d)) // fdiv v{d}.4s, v{n}.4s, v{m}.4s
 #define FMAXV(d, n, m)     WORD $(0x4E20F400 | ((m)<<16) | ((n)<<5) | (d)) // fmax v{d}.4s, v{n}.4s, v{m}.4s
 #define FADDPS(d, n)       WORD $(0x7E30D800 | ((n)<<5) | (d)) // faddp s{d}, v{n}.2s

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The body of the kernels of attn_amd64.s, which differ in COLUMNS4 alone.
+
+	MOVQ c+0(FP), DI
+	MOVQ a+8(FP), R8
+	MOVQ ldc+24(FP), R13
+	MOVQ lda+32(FP), DX
+	MOVQ step+40(FP), R10
+	MOVQ next+48(FP), R11
+	LEAQ (R11)(R11*2), R12
+	MOVQ rows+56(FP), BX
+
+rows6:
+	CMPQ BX, $6
+	JLT  rows4
+	BEGIN
+	ZERO4(Z0, Z1, Z2, Z3)
+	ZERO4(Z4, Z5, Z6, Z7)
+	ZERO4(Z8, Z9, Z10, Z11)
+	ZERO4(Z12, Z13, Z14, Z15)
+	ZERO4(Z16, Z17, Z18, Z19)
+	ZERO4(Z20, Z21, Z22, Z23)
+	CMPB add+72(FP), $0
+	JEQ  start6
+	LOAD4(Z0, Z1, Z2, Z3)
+	LOAD4(Z4, Z5, Z6, Z7)
+	LOAD4(Z8, Z9, Z10, Z11)
+	LOAD4(Z12, Z13, Z14, Z15)
+	LOAD4(Z16, Z17, Z18, Z19)
+	LOAD4(Z20, Z21, Z22, Z23)
+
+start6:
+	MOVQ R8, AX
+
+loop6:
+	COLUMNS4
+	MUL4((AX), Z28, Z0, Z1, Z2, Z3)
+	MUL4((AX)(DX*1), Z29, Z4, Z5, Z6, Z7)
+	MUL4((AX)(DX*2), Z28, Z8, Z9, Z10, Z11)
+	MUL4((R9), Z29, Z12, Z13, Z14, Z15)
+	MUL4((R9)(DX*1), Z28, Z16, Z17, Z18, Z19)
+	MUL4((R9)(DX*2), Z29, Z20, Z21, Z22, Z23)
+	ADDQ $4, AX
+	ADDQ $4, R9
+	DECQ CX
+	JNZ  loop6
+
+	MOVQ DI, AX
+	STORE4(Z0, Z1, Z2, Z3)
+	STORE4(Z4, Z5, Z6, Z7)
+	STORE4(Z8, Z9, Z10, Z11)
+	STORE4(Z12, Z13, Z14, Z15)
+	STORE4(Z16, Z17, Z18, Z19)
+	STORE4(Z20, Z21, Z22, Z23)
+	MOVQ AX, DI
+	LEAQ (DX)(DX*2), AX
+	LEAQ (R8)(AX*2), R8
+	SUBQ $6, BX
+	JMP  rows6
+
+rows4:
+	CMPQ BX, $4
+	JLT  rows3
+	BEGIN
+	ZERO4(Z0, Z1, Z2, Z3)
+	ZERO4(Z4, Z5, Z6, Z7)
+	ZERO4(Z8, Z9, Z10, Z11)
+	ZERO4(Z12, Z13, Z14, Z15)
+	CMPB add+72(FP), $0
+	JEQ  start4
+	LOAD4(Z0, Z1, Z2, Z3)
+	LOAD4(Z4, Z5, Z6, Z7)
+	LOAD4(Z8, Z9, Z10, Z11)
+	LOAD4(Z12, Z13, Z14, Z15)
+
+start4:
+	MOVQ R8, AX
+
+loop4:
+	COLUMNS4
+	MUL4((AX), Z28, Z0, Z1, Z2, Z3)
+	MUL4((AX)(DX*1), Z29, Z4, Z5, Z6, Z7)
+	MUL4((AX)(DX*2), Z28, Z8, Z9, Z10, Z11)
+	MUL4((R9), Z29, Z12, Z13, Z14, Z15)
+	ADDQ $4, AX
+	ADDQ $4, R9
+	DECQ CX
+	JNZ  loop4
+
+	MOVQ DI, AX
+	STORE4(Z0, Z1, Z2, Z3)
+	STORE4(Z4, Z5, Z6, Z7)
+	STORE4(Z8, Z9, Z10, Z11)
+	STORE4(Z12, Z13, Z14, Z15)
+	MOVQ AX, DI
+	LEAQ (R8)(DX*4), R8
+	SUBQ $4, BX
+
+rows3:
+	CMPQ BX, $3
+	JLT  rows2
+	BEGIN
+	ZERO4(Z0, Z1, Z2, Z3)
+	ZERO4(Z4, Z5, Z6, Z7)
+	ZERO4(Z8, Z9, Z10, Z11)
+	CMPB add+72(FP), $0
+	JEQ  start3
+	LOAD4(Z0, Z1, Z2, Z3)
+	LOAD4(Z4, Z5, Z6, Z7)
+	LOAD4(Z8, Z9, Z10, Z11)
+
+start3:
+	MOVQ R8, AX
+
+loop3:
+	COLUMNS4
+	MUL4((AX), Z28, Z0, Z1, Z2, Z3)
+	MUL4((AX)(DX*1), Z29, Z4, Z5, Z6, Z7)
+	MUL4((AX)(DX*2), Z28, Z8, Z9, Z10, Z11)
+	ADDQ $4, AX
+	DECQ CX
+	JNZ  loop3
+
+	MOVQ DI, AX
+	STORE4(Z0, Z1, Z2, Z3)
+	STORE4(Z4, Z5, Z6, Z7)
+	STORE4(Z8, Z9, Z10, Z11)
+	JMP  done // no row is left
+
+rows2:
+	CMPQ BX, $2
+	JLT  rows1
+	BEGIN
+	ZERO4(Z0, Z1, Z2, Z3)
+	ZERO4(Z4, Z5, Z6, Z7)
+	CMPB add+72(FP), $0
+	JEQ  start2
+	LOAD4(Z0, Z1, Z2, Z3)
+	LOAD4(Z4, Z5, Z6, Z7)
+
+start2:
+	MOVQ R8, AX
+
+loop2:
+	COLUMNS4
+	MUL4((AX), Z28, Z0, Z1, Z2, Z3)
+	MUL4((AX)(DX*1), Z29, Z4, Z5, Z6, Z7)
+	ADDQ $4, AX
+	DECQ CX
+	JNZ  loop2
+
+	MOVQ DI, AX
+	STORE4(Z0, Z1, Z2, Z3)
+	STORE4(Z4, Z5, Z6, Z7)
+	JMP  done
+
+rows1:
+	TESTQ BX, BX
+	JZ    done
+	BEGIN
+	ZERO4(Z0, Z1, Z2, Z3)
+	CMPB  add+72(FP), $0
+	JEQ   start1
+	LOAD4(Z0, Z1, Z2, Z3)
+
+start1:
+	MOVQ R8, AX
+
+loop1:
+	COLUMNS4
+	MUL4((AX), Z28, Z0, Z1, Z2, Z3)
+	ADDQ $4, AX
+	DECQ CX
+	JNZ  loop1
+
+	MOVQ DI, AX
+	STORE4(Z0, Z1, Z2, Z3)
+
+done:
+	VZEROUPPER
+	RET

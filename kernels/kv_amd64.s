@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !purego
+
+#include "textflag.h"
+
+// Sixteen codes at SI by the scales in Y4 and Y5 to DI.
+#define READ16 \
+	VPMOVSXBD (SI), Y0   \
+	VPMOVSXBD 8(SI), Y1  \
+	VCVTDQ2PS Y0, Y0     \
+	VCVTDQ2PS Y1, Y1     \
+	VMULPS    Y4, Y0, Y0 \
+	VMULPS    Y5, Y1, Y1 \
+	VMOVUPS   Y0, (DI)   \
+	VMOVUPS   Y1, 32(DI) \
+	ADDQ      $16, SI    \
+	ADDQ      $64, DI
+
+// func kvInt8KeysAVX2(dst *float32, scales *uint16, codes *int8, hd int)
+//
+// dst[j][i] = codes[j][i] * scales[j/32][i] for hd >= 1 elements j of 16 positions i.
+//
+// DI dst   SI codes   R8 scales   CX elements left, AX of a scale   Y4, Y5 scales
+TEXT ·kvInt8KeysAVX2(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), DI
+	MOVQ scales+8(FP), R8
+	MOVQ codes+16(FP), SI
+	MOVQ hd+24(FP), CX
+	MOVL $32, DX
+
+block:
+	VCVTPH2PS (R8), Y4
+	VCVTPH2PS 16(R8), Y5
+	ADDQ      $32, R8
+	MOVQ      CX, AX
+	CMPQ      AX, DX
+	CMOVQGT   DX, AX
+	SUBQ      AX, CX
+
+element:
+	READ16
+	DECQ AX
+	JNZ  element
+	TESTQ CX, CX
+	JNZ  block
+	VZEROUPPER
+	RET
+
+// func kvInt8ValuesAVX2(dst *float32, scales *uint16, codes *int8, groups int)
+//
+// dst[i][j] = codes[i][j] * scales[i][j/32] for 16 positions i of groups*16 > 0
+// elements j.
+//
+// DI dst   SI codes   R8 scales   CX groups left   DX positions left   Y4, Y5 scale
+TEXT ·kvInt8ValuesAVX2(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), DI
+	MOVQ scales+8(FP), R8
+	MOVQ codes+16(FP), SI
+	MOVL $16, DX
+
+position:
+	MOVQ groups+24(FP), CX
+
+pair:
+	VPBROADCASTW (R8), X4
+	ADDQ         $2, R8
+	VCVTPH2PS    X4, Y4
+	VMOVAPS      Y4, Y5
+	READ16
+	DECQ         CX
+	JZ           next
+	READ16
+	DECQ         CX
+	JNZ          pair
+
+next:
+	DECQ DX
+	JNZ  position
+	VZEROUPPER
+	RET

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !purego
+
+package kernels
+
+func kvInt8Keys(dst []float32, scales []uint16, codes []int8) {
+	if !useNEON {
+		kvInt8KeysGeneric(dst, scales, codes)
+		return
+	}
+	kvInt8KeysNEON(&dst[0], &scales[0], &codes[0], len(codes)/KVGroup)
+}
+
+func kvInt8Values(dst []float32, scales []uint16, codes []int8) {
+	if !useNEON {
+		kvInt8ValuesGeneric(dst, scales, codes)
+		return
+	}
+	kvInt8ValuesNEON(&dst[0], &scales[0], &codes[0], len(codes)/KVGroup/lanes)
+}
+
+//go:noescape
+func kvInt8KeysNEON(dst *float32, scales *uint16, codes *int8, hd int)
+
+//go:noescape
+func kvInt8ValuesNEON(dst *float32, scales *uint16, codes *int8, groups int)

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build (!amd64 && !arm64) || purego
+
+package kernels
+
+func kvInt8Keys(dst []float32, scales []uint16, codes []int8) { kvInt8KeysGeneric(dst, scales, codes) }
+
+func kvInt8Values(dst []float32, scales []uint16, codes []int8) {
+	kvInt8ValuesGeneric(dst, scales, codes)
+}

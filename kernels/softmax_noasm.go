@@ -1,7 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-
-//go:build (!amd64 && !arm64) || purego
-
-package kernels
-
-func softmax(x []float32) { softmaxGeneric(x) }
