@@ -34,12 +34,16 @@ every machine, but for what --encrypt and --sign draw. What is interrupted leave
 --resume of the same conversion goes on from: .NAME.partial and .NAME.journal
 beside the result. A kill or a loss of power costs a few seconds of the work.
 
+--optimize makes better four-bit weights in the same format. With --calibrate the
+model reads a text first, converted to eight bits beside the result for a while.
+
 Modes: auto is q8 up to 1.0e9 parameters and q4 above. q4 takes 4.5 bits a
 weight, q8 8.5; dual holds both and needs the room of both. q4i and g256 are
 there for other engines that read VQF.`,
 		Example: `  windhover convert SmolLM2-135M-Instruct.Q4_1.gguf
   windhover convert ~/models/Qwen3-0.6B -o qwen3-0.6b.vqf
   windhover convert model.gguf --mode q4 --max-seq 4096 -o small.vqf
+  windhover convert model.gguf --mode q4 --optimize --calibrate book.txt
   windhover convert Qwen3VL-2B-Instruct-Q8_0.gguf --mmproj mmproj-Qwen3VL-2B-Instruct-F16.gguf
   windhover convert ~/models/Qwen3-8B --resume --report -o qwen3-8b.vqf
   windhover convert ~/models/Qwen3-8B --encrypt --key-file secret.txt --sign works.sm2.key`,
