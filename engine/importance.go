@@ -32,8 +32,8 @@ const firstRoot = 16
 // Importance computes tokens, in windows of 512 from an empty cache, and
 // gathers what the matrices of every layer are fed with. The moments have bands
 // as wide as fit into budget bytes all together, at most the matrix's width. The
-// result depends on the file, the tokens, budget, and a chunk or context below
-// 512 or 256, and on nothing else. progress hears of tokens done.
+// result depends on the file, the tokens, the budget, the model's chunk and a
+// context below 512, and on nothing else. progress hears of tokens done.
 //
 // Errors: those of [Model.Logits], and [ErrNumeric] for inputs that are not
 // numbers.

@@ -32,8 +32,9 @@ const (
 	minCalibration = 256     // tokens; of fewer nothing can be learned
 	maxCalibration = 1 << 16 // more say little that is new
 	// calibrationBytes bounds what is kept of the calibration, of 1 GB in all.
-	calibrationBytes = 512 << 20
-	calibrationChunk = 256
+	calibrationBytes   = 512 << 20
+	calibrationContext = 512
+	calibrationChunk   = 256
 )
 
 // read puts the importance of inputs into the options, which takes a while for
@@ -71,28 +72,22 @@ func (o *convertOptimize) read(cmd *cobra.Command, src, out string, opt *convert
 }
 
 // calibration converts the model to eight bits, beside the result and under a
-// name that those who watch the directory leave alone, and lets it read.
+// name that those who watch the directory leave alone, and lets it read. The
+// name is always the same, so that what a killed process left is replaced.
 func (o *convertOptimize) calibration(cmd *cobra.Command, src, out, text string, opt convert.Options) (i *convert.Importance, err error) {
-	f, err := os.CreateTemp(filepath.Dir(out), "."+filepath.Base(out)+".calibrate.*.tmp")
-	if err != nil {
-		return nil, err
-	}
-	path := f.Name()
+	path := filepath.Join(filepath.Dir(out), "."+filepath.Base(out)+".calibrate.tmp")
 	defer func() {
 		if rerr := os.Remove(path); err == nil && rerr != nil {
 			err = rerr
 		}
 	}()
-	if err := f.Close(); err != nil {
-		return nil, err
-	}
-	eight := convert.Options{Mode: "q8", TextOnly: true, MaxSeq: opt.MaxSeq, Threads: opt.Threads, Converter: opt.Converter}
 	update, end := phaseProgress(cmd, "preparing to calibrate")
-	_, err = convert.Run(cmd.Context(), src, path, eight, func(done, total int64) { update(done/2, total/2) })
+	eight, err := convert.Run(cmd.Context(), src, path, convert.Options{Mode: "q8", TextOnly: true, Threads: opt.Threads, Converter: opt.Converter},
+		func(done, total int64) { update(done/2, total/2) })
 	if end(); err != nil {
 		return nil, err
 	}
-	m, err := appliance.OpenModel(path, engine.Options{Threads: opt.Threads, Context: 2 * calibrationChunk, Chunk: calibrationChunk})
+	m, err := appliance.OpenModel(path, engine.Options{Threads: opt.Threads, Context: min(calibrationContext, int(eight.Arch.MaxSeqLen)), Chunk: calibrationChunk})
 	if err != nil {
 		return nil, err
 	}
