@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/binary"
 	"math"
+	"slices"
 
 	"windhover/kernels"
 )
@@ -19,7 +20,7 @@ type KernelSpeed struct {
 	Threads int     `json:"threads"`  //
 	GBs     float64 `json:"gb_s"`     // of weights, one token
 	GOPS    float64 `json:"gops"`     // many tokens
-	OfRead  float64 `json:"of_read"`  // GBs as a part of the read loop's
+	OfRead  float64 `json:"of_read"`  // GBs as a part of what reading the same bytes in turn with it reaches
 	Tokens  int     `json:"tokens"`   // that "many" are
 	Rows    int     `json:"rows"`     // of the matrix in memory
 	Cols    int     `json:"cols"`     // of both matrices
@@ -27,7 +28,7 @@ type KernelSpeed struct {
 }
 
 const (
-	kernelBytes  = 128 << 20 // of weights in memory
+	kernelBytes  = 1 << 30 // of weights in memory
 	kernelCols   = 4096
 	kernelCached = 256 // rows of the matrix in the caches: 1 MiB of Q8
 	kernelTokens = 64
@@ -37,7 +38,7 @@ var kernelLayouts = []kernels.Layout{kernels.Q8x8, kernels.Q8x4, kernels.Q8Row, 
 
 // kernels measures every layout with every number of threads.
 func (b *bench) kernels(ctx context.Context) error {
-	mem, err := anonymous(memorySize(kernelBytes))
+	mem, err := anonymous(memorySize(b.bytes(kernelBytes)))
 	if err != nil {
 		return err
 	}
@@ -46,7 +47,11 @@ func (b *bench) kernels(ctx context.Context) error {
 	for _, layout := range kernelLayouts {
 		rows := len(mem.data) / (kernelCols / kernels.BlockLen * layout.BlockBytes()) &^ 63
 		data := mem.data[:rows*kernelCols/kernels.BlockLen*layout.BlockBytes()]
-		fillBlocks(data, layout, kernelCols, newNoise(uint64(layout)))
+		unit := data[:len(data)/rows*min(rows, kernelCached)]
+		fillBlocks(unit, layout, kernelCols, newNoise(uint64(layout)))
+		for n := len(unit); n < len(data); n *= 2 {
+			copy(data[n:], data[:n])
+		}
 		m, err := kernels.NewMatrix(data, rows, kernelCols, layout)
 		if err != nil {
 			return err
@@ -68,16 +73,21 @@ func (b *bench) kernel(ctx context.Context, m kernels.Matrix, n int) error {
 	cached.Data = m.Data[:len(m.Data)/m.Rows*s.Cached]
 	err := b.withPool(n, func(pool *kernels.Pool) error {
 		one, many := newMatTask(&m, 1), newMatTask(&cached, kernelTokens)
-		seconds, err := bestOf(ctx, b.duration(), func() error { return pool.Run(one) })
+		runs := []func() error{func() error { return pool.Run(one) }}
+		read := newReadTask(m.Data, n)
+		for _, ahead := range readAheads {
+			runs = append(runs, func() error { read.ahead = ahead; return pool.Run(read) })
+		}
+		seconds, err := bestOf(ctx, b.duration(), runs...)
 		if err != nil {
 			return err
 		}
-		gbs := float64(len(m.Data)) / seconds / 1e9
-		if s.GBs = round2(gbs); b.readOf(n) > 0 {
-			s.OfRead = round2(gbs / b.readOf(n))
-		}
+		s.GBs = round2(float64(len(m.Data)) / seconds[0] / 1e9)
+		s.OfRead = round2(slices.Min(seconds[1:]) / seconds[0])
 		seconds, err = bestOf(ctx, b.duration(), func() error { return pool.Run(many) })
-		s.GOPS = round1(2 * float64(cached.Rows) * float64(cached.Cols) * kernelTokens / seconds / 1e9)
+		if err == nil {
+			s.GOPS = round1(2 * float64(cached.Rows) * float64(cached.Cols) * kernelTokens / seconds[0] / 1e9)
+		}
 		return err
 	})
 	if err != nil {

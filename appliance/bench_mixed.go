@@ -98,7 +98,7 @@ func (b *bench) mixedLayout(ctx context.Context, s *MixedSpeed, row []byte, layo
 		}
 	}
 	task := newMatTask(&matrices[0], 1)
-	var seconds float64
+	var seconds []float64
 	err = b.withPool(s.Threads, func(pool *kernels.Pool) error {
 		turn := 0
 		seconds, err = bestOf(ctx, b.duration(), func() error {
@@ -108,5 +108,8 @@ func (b *bench) mixedLayout(ctx context.Context, s *MixedSpeed, row []byte, layo
 		})
 		return err
 	})
-	return seconds, task.dst, err
+	if err != nil {
+		return 0, nil, err
+	}
+	return seconds[0], task.dst, nil
 }

@@ -17,25 +17,6 @@ import (
 	"windhover/vqf"
 )
 
-func TestSumWords(t *testing.T) {
-	words := make([]uint64, 64)
-	var want uint64
-	for i := range words {
-		words[i] = uint64(i * i)
-		want += words[i]
-	}
-	if got := sumWords(words); got != want {
-		t.Errorf("sum %d, want %d", got, want)
-	}
-	task := &readTask{words: words, sums: make([]uint64, 8*3)}
-	for w := range 3 {
-		task.Run(w, 3)
-	}
-	if got := task.sums[0] + task.sums[8] + task.sums[16]; got != want {
-		t.Errorf("sum of three workers %d, want %d: they do not read every word once", got, want)
-	}
-}
-
 func TestFillBlocks(t *testing.T) {
 	for _, l := range kernelLayouts {
 		const rows, cols = 64, 256

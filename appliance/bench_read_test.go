@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package appliance
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"windhover/kernels"
+)
+
+// TestReadTask: the workers together read every word once.
+func TestReadTask(t *testing.T) {
+	data := make([]byte, 64*101)
+	var want uint64
+	for i := range len(data) / 8 {
+		binary.LittleEndian.PutUint64(data[8*i:], uint64(i*i))
+		want += uint64(i * i)
+	}
+	for _, workers := range []int{1, 3, 4} {
+		task := newReadTask(data, workers)
+		var got uint64
+		for w := range workers {
+			task.Run(w, workers)
+			got += task.sums[8*w]
+		}
+		if got != want {
+			t.Errorf("%d workers: sum %d, want %d", workers, got, want)
+		}
+	}
+}
+
+// TestReadLoopAgainstC: bench reads memory as fast as the independent loop of
+// scripts/read-bandwidth.c. They alternate: a round takes the best of some passes
+// of each, and the median of the rounds' ratios counts; on a busy machine there
+// are more rounds. There C may end up behind, whose threads wait for one that has
+// lost its CPU while the workers of a pool do its share: that is no failure.
+func TestReadLoopAgainstC(t *testing.T) {
+	if testing.Short() {
+		t.Skip("reads memory for seconds")
+	}
+	gcc, err := exec.LookPath("gcc")
+	if err != nil {
+		t.Skip("no gcc")
+	}
+	if size := memorySize(readBytes); size < readBytes {
+		t.Skipf("too little memory is free: %d MiB for each loop", size>>20)
+	}
+	bin := filepath.Join(t.TempDir(), "read-bandwidth")
+	if out, err := exec.Command(gcc, "-O2", "-Wall", "-Werror", "-pthread", "-o", bin, "../scripts/read-bandwidth.c").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	b := &bench{}
+	if err := b.chooseThreads(); err != nil {
+		t.Fatal(err)
+	}
+	mem, err := anonymous(readBytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mem.free()
+	for i := range mem.data {
+		mem.data[i] = byte(i)
+	}
+	const least, most, within = 9, 30, 0.05
+	for _, n := range slices.Compact([]int{1, b.opt.Threads[len(b.opt.Threads)-1]}) {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			cPass := startCLoop(t, bin, n)
+			task := newReadTask(mem.data, n)
+			var passes []func() error
+			var ratios []float64
+			var ours, c, ratio float64
+			agree := false
+			for len(ratios) < least || len(ratios) < most && !agree {
+				c = cPass()
+				// The workers of a round end before C's turn: they would poll beside it.
+				err := b.withPool(n, func(pool *kernels.Pool) error {
+					passes = passes[:0]
+					for _, ahead := range readAheads {
+						passes = append(passes, func() error { task.ahead = ahead; return pool.Run(task) })
+					}
+					seconds, err := bestOf(context.Background(), 0, passes...)
+					if err == nil {
+						ours = float64(readBytes) / slices.Min(seconds) / 1e9
+					}
+					return err
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ratios = append(ratios, ours/c)
+				ratio = median(ratios)
+				agree = ratio > 1-within && ratio < 1+within
+			}
+			t.Logf("last round: ours %.2f GB/s, C %.2f; ratio %.3f, median of %d rounds", ours, c, ratio, len(ratios))
+			if ratio <= 1-within {
+				t.Errorf("bench reads %.3f times as fast as C (median of %d rounds), want no less than %v", ratio, len(ratios), 1-within)
+			}
+		})
+	}
+}
+
+func median(list []float64) float64 {
+	s := slices.Sorted(slices.Values(list))
+	return s[len(s)/2]
+}
+
+// startCLoop starts the C loop with its own memory; each call of the result is
+// one pass, in GB/s.
+func startCLoop(t *testing.T, bin string, threads int) func() float64 {
+	t.Helper()
+	cmd := exec.Command(bin, "-i", fmt.Sprint(readBytes>>20), fmt.Sprint(threads))
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var messages strings.Builder
+	cmd.Stderr = &messages
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = in.Close() // ends it
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("%v\n%s", err, messages.String())
+		}
+	})
+	lines := bufio.NewReader(out)
+	return func() float64 {
+		if _, err := io.WriteString(in, "\n"); err != nil {
+			t.Fatal(err)
+		}
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, err := strconv.ParseFloat(strings.TrimSpace(line), 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
