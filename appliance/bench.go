@@ -27,6 +27,7 @@ type BenchOptions struct {
 	Tokens  int    // tokens decoded a measurement; 0: what takes some two seconds
 	Prompt  int    // tokens of the prefill; 0: 512, 128 when Quick
 	Context []int  // tokens before the decoding starts; nil: 0
+	KV      string // type of the KV cache, f16 (also "") or int8
 	Quick   bool   // shorter measurements
 	Mixed   bool   // the table of layouts instead of all else
 }

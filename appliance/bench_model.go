@@ -125,7 +125,7 @@ func (b *bench) modelThreads(ctx context.Context, path string, family BenchFamil
 	for _, c := range b.contexts() {
 		longest = max(longest, c)
 	}
-	m, err := engine.Load(path, engine.Options{Threads: n, Pin: true, Family: family.Family,
+	m, err := engine.Load(path, engine.Options{Threads: n, Pin: true, Family: family.Family, KV: b.opt.KV,
 		Context: longest + benchTokensMost + b.opt.Tokens + 1, NoTokenizer: true})
 	if err != nil {
 		return err

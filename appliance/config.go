@@ -59,7 +59,7 @@ type Engine struct {
 	Threads     int    `toml:"threads"` // 0: all big cores
 	Pin         bool   `toml:"pin"`
 	Context     int    `toml:"context"`      // tokens; 0: what file and memory allow
-	KV          string `toml:"kv"`           // "f16"
+	KV          string `toml:"kv"`           // "f16" or "int8"
 	Residency   string `toml:"residency"`    // "auto", "full" or "layered"
 	Family      string `toml:"family"`       // "q4" or "q8": which copy of a dual file computes
 	MemoryLimit string `toml:"memory_limit"` // "4GiB"; "0": MemAvailable and the cgroup's limit

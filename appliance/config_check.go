@@ -119,7 +119,7 @@ func (c *Config) checkEngine() error {
 	if e.Threads < 0 || e.Context < 0 {
 		return fmt.Errorf("config: engine.threads and engine.context cannot be negative")
 	}
-	if err := oneOf("engine.kv", e.KV, "f16"); err != nil {
+	if err := oneOf("engine.kv", e.KV, "f16", "int8"); err != nil {
 		return err
 	}
 	if err := oneOf("engine.residency", e.Residency, engine.ResidencyAuto, engine.ResidencyFull, engine.ResidencyLayered); err != nil {

@@ -212,6 +212,27 @@ func TestSmolLM2NLL(t *testing.T) {
 	}
 }
 
+// A cache in int8 costs next to nothing: at most 0.01 nats a token.
+func TestSmolLM2KVInt8(t *testing.T) {
+	if testing.Short() {
+		t.Skip("computes 2463 tokens twice")
+	}
+	g := readSmolGolden(t)
+	var means [2]float64
+	for i, kv := range []string{"f16", "int8"} {
+		m := loadSmol(t, "q8", engine.Options{KV: kv})
+		mean, _, err := m.NLL(context.Background(), g.NLL.IDs, g.NLL.Window, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		means[i] = mean
+		t.Logf("%s: mean NLL %.6f, %d bytes a token", kv, mean, m.Info().Need.KVPerToken)
+	}
+	if d := means[1] - means[0]; d > 0.01 || d < -0.01 {
+		t.Errorf("int8 moves the mean NLL by %.6f, want at most 0.01", d)
+	}
+}
+
 // The determinism contract on the real model: threads and chunks.
 func TestSmolLM2IsDeterministic(t *testing.T) {
 	prompt := loadSmol(t, "q8", engine.Options{}).Tokenizer().Encode(strings.Repeat("It was a bright cold day in April. ", 12), true)

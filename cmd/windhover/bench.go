@@ -42,6 +42,9 @@ Shapes: ` + strings.Join(appliance.BenchShapes(), ", ") + `.`,
 			if opt.Mode != "" && !slices.Contains([]string{"q8", "q4", "dual"}, opt.Mode) {
 				return usagef(cmd, "no mode %q for made-up weights: use q8, q4 or dual", opt.Mode)
 			}
+			if opt.KV != "" && opt.KV != "f16" && opt.KV != "int8" {
+				return usagef(cmd, "no kv cache %q: use f16 or int8", opt.KV)
+			}
 			line := func(text string) {
 				_, _ = fmt.Fprintln(cmd.OutOrStdout(), text) // a measurement goes on without its reader
 			}
@@ -62,6 +65,7 @@ Shapes: ` + strings.Join(appliance.BenchShapes(), ", ") + `.`,
 	f.IntVar(&opt.Tokens, "tokens", 0, "tokens to generate (default: about two seconds of them)")
 	f.IntVar(&opt.Prompt, "prompt", 0, "tokens of the prompt (default: 512)")
 	f.IntSliceVar(&opt.Context, "context", nil, "tokens before the generated ones, comma-separated (default: 0)")
+	f.StringVar(&opt.KV, "kv", "", "KV cache: f16 or int8 (default: f16)")
 	f.BoolVar(&opt.Quick, "quick", false, "shorter and less exact")
 	f.BoolVar(&opt.Mixed, "mixed", false, "only compare the 8x8 and the 4x4 layout on the matrices of an 8B model")
 	return cmd
