@@ -4,6 +4,8 @@
 
 package kernels
 
+import "unsafe"
+
 // Up to fewTokens, several tokens are done one by one: packing the weights
 // would cost more than it saves. Rows in work meanwhile stay in the second cache.
 const (
@@ -33,13 +35,13 @@ func matMul(dst []float32, ldd int, m *Matrix, a *Acts, row0, row1 int) {
 	}
 }
 
-// Limits of the Q4 4x4 kernels in blocks a row, as measured on Zen 4 (32 KiB of
-// first cache): up to pairBlocks two groups and the two that come next fit, from
-// longBlocks on not even one next to the activations.
-const (
-	pairBlocks = 72
-	longBlocks = 144
-)
+// pairBlocks is the longest row, in blocks, of which two groups and the two that
+// come next fit into the first cache (32 KiB; measured on Zen 4).
+const pairBlocks = 72
+
+// quadBytes is from how many bytes on four streams of weights pay: each has to
+// start, which costs a few hundred nanoseconds.
+const quadBytes = 256 << 10
 
 // fetchAhead is how many bytes before their turn weights are prefetched, 0 for
 // none. AMD's own prefetchers do better alone (Zen 4: 2 to 4 %); Intel's stop at
@@ -67,14 +69,7 @@ func gemv(l Layout, dst *float32, w *byte, groups, nb int, q *int8, d *float32, 
 		case Q4Row:
 			gemvQ4RowVNNI(dst, w, groups, nb, q, d, bias, fetchAhead)
 		case Q4x4:
-			switch {
-			case nb >= longBlocks:
-				gemvQ4x4LongVNNI(dst, w, groups, nb, q, d, bias)
-			case nb <= pairBlocks && groups%2 == 0:
-				gemvQ4x4PairsVNNI(dst, w, groups/2, nb, q, d, bias)
-			default:
-				gemvQ4x4VNNI(dst, w, groups, nb, q, d, bias, fetchAhead)
-			}
+			gemvQ4x4(dst, w, groups, nb, q, d, bias)
 		}
 	default:
 		switch l {
@@ -87,8 +82,37 @@ func gemv(l Layout, dst *float32, w *byte, groups, nb int, q *int8, d *float32, 
 		case Q4Row:
 			gemvQ4RowAVX2(dst, w, groups, nb, q, d, bias, fetchAhead)
 		case Q4x4:
-			gemvQ4x4AVX2(dst, w, groups, nb, q, d, bias, fetchAhead)
+			gemvQ4x4(dst, w, groups, nb, q, d, bias)
 		}
+	}
+}
+
+// gemvQ4x4 does as many groups as it can by four or by two, which share the
+// activations, and the rest one by one.
+func gemvQ4x4(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32) {
+	size := nb * Q4x4.GroupBytes()
+	done := 0
+	switch {
+	case useVNNI && nb <= pairBlocks && groups >= 2:
+		done = groups &^ 1
+		gemvQ4x4PairsVNNI(dst, w, done/2, nb, q, d, bias)
+	case groups*size < quadBytes || groups < 4:
+	case useVNNI:
+		done = groups &^ 3
+		gemvQ4x4QuadVNNI(dst, w, done, nb, q, d, bias, fetchAhead)
+	default:
+		done = groups &^ 3
+		gemvQ4x4QuadAVX2(dst, w, done, nb, q, d, bias, fetchAhead)
+	}
+	if done == groups {
+		return
+	}
+	dst = (*float32)(unsafe.Add(unsafe.Pointer(dst), done*Q4x4.Rows()*4))
+	w = (*byte)(unsafe.Add(unsafe.Pointer(w), done*size))
+	if useVNNI {
+		gemvQ4x4VNNI(dst, w, groups-done, nb, q, d, bias, fetchAhead)
+	} else {
+		gemvQ4x4AVX2(dst, w, groups-done, nb, q, d, bias, fetchAhead)
 	}
 }
 
@@ -123,7 +147,10 @@ func gemvQ4RowVNNI(dst *float32, w *byte, groups, nb int, q *int8, d *float32, b
 func gemvQ4RowAVX2(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32, ahead int)
 
 //go:noescape
-func gemvQ4x4LongVNNI(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32)
+func gemvQ4x4QuadVNNI(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32, ahead int)
+
+//go:noescape
+func gemvQ4x4QuadAVX2(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32, ahead int)
 
 //go:noescape
 func gemvQ4x4PairsVNNI(dst *float32, w *byte, pairs, nb int, q *int8, d *float32, bias *int32)

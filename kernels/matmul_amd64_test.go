@@ -12,33 +12,51 @@ import (
 // TestGemvQ4x4Variants: the kernels that long and short rows choose between give
 // the same bits at any length, with the operands against unmapped pages.
 func TestGemvQ4x4Variants(t *testing.T) {
-	if !useVNNI {
-		t.Skip("needs vnni")
-	}
-	const groups = 6
+	type gemv func(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32, ahead int)
+	const groups = 12
 	for _, v := range []struct {
-		name string
-		run  func(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32)
+		name  string
+		needs bool
+		run   gemv
 	}{
-		{"plain", func(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32) {
-			gemvQ4x4VNNI(dst, w, groups, nb, q, d, bias, 0)
-		}},
-		{"long", gemvQ4x4LongVNNI},
-		{"pairs", func(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32) {
+		{"vnni", useVNNI, gemvQ4x4VNNI},
+		{"vnni, pairs", useVNNI, func(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32, _ int) {
 			gemvQ4x4PairsVNNI(dst, w, groups/2, nb, q, d, bias)
 		}},
+		{"vnni, quads", useVNNI, gemvQ4x4QuadVNNI},
+		{"avx2", useAVX2, gemvQ4x4AVX2},
+		{"avx2, quads", useAVX2, gemvQ4x4QuadAVX2},
 	} {
-		for _, nb := range []int{1, 2, 3, 31, pairBlocks, pairBlocks + 1, longBlocks - 1, longBlocks, 150} {
-			for _, kind := range weightKinds {
-				c := newMatMulCase(t, Q4x4, kind, nb, groups, 1, uint64(nb))
-				want := make([]float32, c.m.Rows)
-				matMulGeneric(want, c.m.Rows, &c.m, c.a, 0, c.m.Rows)
-				got := guarded[float32](t, c.m.Rows, c.low)
-				v.run(&got[0], &c.m.Data[0], groups, nb, &c.a.Q[0], &c.a.D[0], &c.a.bias[0])
-				sameBits(t, fmt.Sprintf("%s, %d blocks, %s", v.name, nb, kind), got, want)
+		t.Run(v.name, func(t *testing.T) {
+			if !v.needs {
+				t.Skip("not on this CPU")
+			}
+			for _, nb := range []int{1, 2, 3, 31, pairBlocks, pairBlocks + 1, 150} {
+				for _, kind := range weightKinds {
+					c := newMatMulCase(t, Q4x4, kind, nb, groups, 1, uint64(nb))
+					want := make([]float32, c.m.Rows)
+					matMulGeneric(want, c.m.Rows, &c.m, c.a, 0, c.m.Rows)
+					for _, ahead := range []int{0, 4352} {
+						got := guarded[float32](t, c.m.Rows, c.low)
+						v.run(&got[0], &c.m.Data[0], groups, nb, &c.a.Q[0], &c.a.D[0], &c.a.bias[0], ahead)
+						sameBits(t, fmt.Sprintf("%d blocks, %s, prefetch %d", nb, kind, ahead), got, want)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestGemvQ4x4Choice: any number of groups, few and many bytes, are done wholly.
+func TestGemvQ4x4Choice(t *testing.T) {
+	eachImplementation(t, func(t *testing.T) {
+		for _, nb := range []int{pairBlocks, pairBlocks + 1} {
+			many := quadBytes/(nb*Q4x4.GroupBytes()) + 1
+			for _, groups := range []int{1, 2, 3, 4, 5, many, many + 1, many + 2, many + 3} {
+				testMatMul(t, newMatMulCase(t, Q4x4, "random", nb, groups, 1, uint64(groups)))
 			}
 		}
-	}
+	})
 }
 
 // TestFetchAhead: prefetching changes nothing but time.

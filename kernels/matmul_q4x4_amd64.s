@@ -78,41 +78,12 @@ block:
 	VZEROUPPER
 	RET
 
-// func gemvQ4x4LongVNNI(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32)
-//
-// The same for rows so long that weights push the activations out of the first
-// cache: a non-temporal prefetch keeps some of them there.
-TEXT ·gemvQ4x4LongVNNI(SB), NOSPLIT, $0-56
-	MOVQ dst+0(FP), DI
-	MOVQ w+8(FP), SI
-	MOVQ groups+16(FP), BX
-	MOVQ nb+24(FP), DX
-	CONSTANTS
-
-group:
-	GEMV_ACTS
-	FROM_END
-	VXORPS X0, X0, X0
-
-block:
-	PREFETCHNTA 3072(SI)
-	PREFETCHNTA 3136(SI)
-	BLOCK
-	JNZ         block
-
-	VMOVUPS X0, (DI)
-	ADDQ    $16, DI
-	DECQ    BX
-	JNZ     group
-	VZEROUPPER
-	RET
-
 // func gemvQ4x4PairsVNNI(dst *float32, w *byte, pairs, nb int, q *int8, d *float32, bias *int32)
 //
-// The same for pairs >= 1 pairs of groups, that share the activations. For short
-// rows: two streams of weights are slow, unless, as here, the next pair is
-// fetched in memory order while this one, fetched before, waits in the first
-// cache.
+// The same for pairs >= 1 pairs of neighbouring groups, that share the
+// activations. For short rows: two streams of weights that jump are slow, unless,
+// as here, the next pair is fetched in memory order while this one, fetched
+// before, waits in the first cache.
 //
 //	R11 bytes of a group   R12 prefetch
 //	Y0 result   Z2, Z3 integer sums   Z4, Z5, Z10, Z11 codes   Z7, Z8 activations
