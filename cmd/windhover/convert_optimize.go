@@ -32,7 +32,7 @@ const (
 	minCalibration = 256     // tokens; of fewer nothing can be learned
 	maxCalibration = 1 << 16 // more say little that is new
 	// calibrationBytes bounds what is kept of the calibration, of 1 GB in all.
-	calibrationBytes   = 512 << 20
+	calibrationBytes   = 400 << 20
 	calibrationContext = 512
 	calibrationChunk   = 256
 )
