@@ -87,7 +87,9 @@ func (o *convertOptimize) calibration(cmd *cobra.Command, src, out, text string,
 	if end(); err != nil {
 		return nil, err
 	}
-	m, err := appliance.OpenModel(path, engine.Options{Threads: opt.Threads, Context: min(calibrationContext, int(eight.Arch.MaxSeqLen)), Chunk: calibrationChunk})
+	// Layer by layer, so that the weights need not fit beside what is gathered.
+	m, err := appliance.OpenModel(path, engine.Options{Threads: opt.Threads, Residency: engine.ResidencyLayered,
+		Context: min(calibrationContext, int(eight.Arch.MaxSeqLen)), Chunk: calibrationChunk})
 	if err != nil {
 		return nil, err
 	}
