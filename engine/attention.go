@@ -15,7 +15,7 @@ import (
 // merges its blocks. The kernels define attention by such blocks (kernels/attn.go),
 // so that none of this changes a bit.
 const (
-	attnRows      = 48 // heads times tokens of a unit, about
+	attnRows      = 96 // heads times tokens of a unit, about
 	attnRowsLeast = 12 // under which a run is not cut to make more units
 	attnUnits     = 4  // units a worker, about
 )
@@ -109,11 +109,12 @@ func (s *state) attend() {
 	s.start(phaseAttention, a.plan.units(s.cfg), false)
 }
 
-// attentionUnit does one unit. The last runs, which see the most positions, come
-// first.
+// attentionUnit does one unit. A kv head's runs follow each other while its keys
+// and values are in a near cache, those that see the most positions first.
 func (s *state) attentionUnit(worker, u int) {
 	p := &s.attn.plan
-	g, u := u%s.cfg.KVHeads, u/s.cfg.KVHeads
+	n := p.runs * p.spans
+	g, u := u/n, u%n
 	switch {
 	case s.float:
 		s.attentionFloat(worker, g, p.runs-1-u)

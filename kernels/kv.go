@@ -146,7 +146,7 @@ func (t KV) keys(dst []float32, groups []byte, n, hd int) {
 	for g := range n {
 		group, dst := groups[g*size:][:size], dst[g*hd*KVGroup:][:hd*KVGroup]
 		if t == KVF16 {
-			f16ToF32Slice(dst, halvesOf(group)[:hd*KVGroup])
+			kvHalves(dst, halvesOf(group)[:hd*KVGroup])
 			continue
 		}
 		scales, codes := kvParts(group, w)
@@ -158,7 +158,7 @@ func (t KV) keys(dst []float32, groups []byte, n, hd int) {
 func (t KV) values(dst []float32, groups []byte, n, hd int) {
 	size, w := t.GroupBytes(hd), roundLanes(hd)
 	if t == KVF16 {
-		f16ToF32Slice(dst[:n*KVGroup*w], halvesOf(groups)[:n*KVGroup*w])
+		kvHalves(dst[:n*KVGroup*w], halvesOf(groups)[:n*KVGroup*w])
 		return
 	}
 	for g := range n {

@@ -4,6 +4,15 @@
 
 package kernels
 
+// kvHalves converts a multiple of 16 halves.
+func kvHalves(dst []float32, src []uint16) {
+	if !useAVX2 {
+		f16ToF32SliceGeneric(dst, src)
+		return
+	}
+	kvHalvesAVX2(&dst[0], &src[0], len(src)/lanes)
+}
+
 func kvInt8Keys(dst []float32, scales []uint16, codes []int8) {
 	if !useAVX2 {
 		kvInt8KeysGeneric(dst, scales, codes)
@@ -19,6 +28,9 @@ func kvInt8Values(dst []float32, scales []uint16, codes []int8) {
 	}
 	kvInt8ValuesAVX2(&dst[0], &scales[0], &codes[0], len(codes)/KVGroup/lanes)
 }
+
+//go:noescape
+func kvHalvesAVX2(dst *float32, src *uint16, groups int)
 
 //go:noescape
 func kvInt8KeysAVX2(dst *float32, scales *uint16, codes *int8, hd int)

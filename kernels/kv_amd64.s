@@ -79,3 +79,28 @@ next:
 	JNZ  position
 	VZEROUPPER
 	RET
+
+// func kvHalvesAVX2(dst *float32, src *uint16, groups int)
+//
+// dst[i] = src[i] of groups*16 > 0 halves. The cache of a long context is in no
+// near cache: what comes 4 KiB later is fetched meanwhile, over the borders of
+// pages where the processor itself stops.
+//
+// DI dst   SI src   CX groups left
+TEXT ·kvHalvesAVX2(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), DI
+	MOVQ src+8(FP), SI
+	MOVQ groups+16(FP), CX
+
+group:
+	VCVTPH2PS  (SI), Y0
+	VCVTPH2PS  16(SI), Y1
+	PREFETCHT0 4096(SI)
+	VMOVUPS    Y0, (DI)
+	VMOVUPS    Y1, 32(DI)
+	ADDQ       $32, SI
+	ADDQ       $64, DI
+	DECQ       CX
+	JNZ        group
+	VZEROUPPER
+	RET

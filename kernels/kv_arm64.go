@@ -4,6 +4,9 @@
 
 package kernels
 
+// kvHalves converts a multiple of 16 halves.
+func kvHalves(dst []float32, src []uint16) { f16ToF32Slice(dst, src) }
+
 func kvInt8Keys(dst []float32, scales []uint16, codes []int8) {
 	if !useNEON {
 		kvInt8KeysGeneric(dst, scales, codes)
