@@ -19,3 +19,5 @@ func replaceFD(_, _ *os.File) error { return errors.ErrUnsupported }
 func forget(*os.File, int64, int64) {}
 
 func advise([]byte) {}
+
+func preferHuge([]byte) {}

@@ -18,7 +18,11 @@ func mmap(f *os.File, size int64) ([]byte, error) {
 	if size <= 0 || size > math.MaxInt {
 		return nil, fmt.Errorf("a mapping of %d bytes is not possible", size)
 	}
-	return unix.Mmap(int(f.Fd()), 0, int(size), unix.PROT_READ, unix.MAP_SHARED)
+	b, err := unix.Mmap(int(f.Fd()), 0, int(size), unix.PROT_READ, unix.MAP_SHARED)
+	if err == nil {
+		preferHuge(b)
+	}
+	return b, err
 }
 
 func munmap(b []byte) error { return unix.Munmap(b) }
