@@ -5,6 +5,7 @@ package vqf
 import (
 	"encoding/binary"
 	"encoding/json"
+	"os"
 	"strings"
 )
 
@@ -144,9 +145,17 @@ const (
 // layout whether all of them are plausible where it would have them. Right is
 // always plausible; wrong reads codes as scales, and of those about half (Q8)
 // or one in sixty (Q4) are not.
+//
+// Nothing of it stays in the page cache: a page here and there, and what is read
+// ahead around it, would keep the kernel from mapping the weights by huge pages.
 func (p *parsed) probe(prefix string, block int, plausible func(half uint16) bool) (fits [Layout8x8 + 1]bool, err error) {
 	fits = [...]bool{true, true, true}
 	unit := int64(8 * block) // whole groups in every layout
+	file, plain := p.plain.(*os.File)
+	if plain {
+		readAhead(file, false)
+		defer readAhead(file, true)
+	}
 	for _, t := range p.tensors {
 		if !strings.HasPrefix(t.Name, prefix) || strings.HasSuffix(t.Name, "_lm") {
 			continue
@@ -155,8 +164,14 @@ func (p *parsed) probe(prefix string, block int, plausible func(half uint16) boo
 		buf := make([]byte, run*unit)
 		last := int64(t.Bytes)/unit - run
 		for i := range int64(probeRuns) {
-			if err := readFull(p.plain, buf, int64(t.Offset)+last*i/(probeRuns-1)*unit); err != nil {
+			at := int64(t.Offset) + last*i/(probeRuns-1)*unit
+			if err := readFull(p.plain, buf, at); err != nil {
 				return fits, err
+			}
+			if plain {
+				page := int64(os.Getpagesize())
+				from, to := at/page*page, (at+int64(len(buf))+page-1)/page*page
+				forget(file, from, to-from)
 			}
 			for l := range fits {
 				fits[l] = fits[l] && scalesFit(buf, Layout(l), block, plausible)

@@ -39,6 +39,15 @@ func forget(f *os.File, from, n int64) {
 	_ = unix.Fadvise(int(f.Fd()), from, n, unix.FADV_DONTNEED)
 }
 
+// readAhead says whether reads bring in what follows them, as they do at first.
+func readAhead(f *os.File, on bool) {
+	advice := unix.FADV_RANDOM
+	if on {
+		advice = unix.FADV_NORMAL
+	}
+	_ = unix.Fadvise(int(f.Fd()), 0, 0, advice)
+}
+
 // advise keeps plain data out of core dumps and asks for large pages, which save
 // most of the faults of filling it. Both are hints.
 func advise(b []byte) {

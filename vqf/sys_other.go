@@ -18,6 +18,8 @@ func replaceFD(_, _ *os.File) error { return errors.ErrUnsupported }
 
 func forget(*os.File, int64, int64) {}
 
+func readAhead(*os.File, bool) {}
+
 func advise([]byte) {}
 
 func preferHuge([]byte) {}
