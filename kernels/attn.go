@@ -181,9 +181,13 @@ func (b *attnBlock) scores(g, n int) {
 		c: b.s[r*AttnBlock+g*KVGroup:], ldc: AttnBlock, a: b.q[r*b.hd:], lda: b.hd,
 		step: KVGroup, rows: len(b.dst.M) - r, groups: n, k: b.hd,
 	}
-	if b.direct() {
+	switch {
+	case b.direct(n) && b.kv == KVInt8:
+		attnKeysInt8(p, b.keys[g*size:])
+		return
+	case b.direct(n):
 		p.half, p.next = halvesOf(b.keys[g*size:]), size/2
-	} else {
+	default:
 		b.kv.keys(b.panel, b.keys[g*size:], n, b.hd)
 		p.b, p.next = b.panel, b.hd*KVGroup
 	}
@@ -195,11 +199,14 @@ func (b *attnBlock) scores(g, n int) {
 func (b *attnBlock) sums(g, n int) {
 	at, end, rows := g*KVGroup, (g+n)*KVGroup, len(b.dst.M)
 	p := floatProduct{ldc: b.width, lda: AttnBlock, step: b.width, next: KVGroup, groups: b.width / KVGroup, add: g > 0}
-	if size := b.kv.GroupBytes(b.hd); b.direct() {
-		p.half = halvesOf(b.values[g*size:])
-	} else {
-		b.kv.values(b.panel, b.values[g*size:], n, b.hd)
+	values := b.values[g*b.kv.GroupBytes(b.hd):]
+	direct := b.direct(p.groups)
+	switch {
+	case !direct:
+		b.kv.values(b.panel, values, n, b.hd)
 		p.b = b.panel
+	case b.kv == KVF16:
+		p.half = halvesOf(values)
 	}
 	for r := b.from(at); r < rows; {
 		to := rows
@@ -208,14 +215,23 @@ func (b *attnBlock) sums(g, n int) {
 		}
 		p.c, p.a = b.dst.O[r*b.width:], b.s[r*AttnBlock+at:]
 		p.rows, p.k = to-r, min(b.sees(r), end)-at
-		attnProduct(p)
+		if direct && b.kv == KVInt8 {
+			attnValuesInt8(p, values)
+		} else {
+			attnProduct(p)
+		}
 		r = to
 	}
 }
 
 // direct tells whether the rows are so few that the cache is converted while it
 // is used: the same values, so the same bits.
-func (b *attnBlock) direct() bool { return b.kv == KVF16 && len(b.dst.M) <= attnDirect }
+func (b *attnBlock) direct(groups int) bool {
+	if b.kv == KVInt8 {
+		return attnReadsInt8(len(b.dst.M), groups)
+	}
+	return len(b.dst.M) <= attnDirect
+}
 
 // floatProduct is c = a*b, or c += a*b with add: for each row and column
 // c = fma(a_k, b_k, c), k ascending, from c or +0. Columns come in groups of 16.

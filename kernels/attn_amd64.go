@@ -40,6 +40,35 @@ func attnProduct(p floatProduct) {
 	}
 }
 
+// attnReadsInt8 tells whether a product reads int8 directly: few rows, and
+// columns by 64.
+func attnReadsInt8(rows, groups int) bool { return useAVX512 && rows <= 5 && groups%4 == 0 }
+
+// attnKeysInt8 is attnProduct with groups of keys in int8.
+func attnKeysInt8(p floatProduct, keys []byte) {
+	size := KVInt8.GroupBytes(p.k)
+	for g := 0; g < p.groups; g += 4 {
+		scales, codes := kvParts(keys[g*size:], p.k)
+		for j := 0; j < p.k; j += BlockLen {
+			attnKeysInt8AVX512(&p.c[g*lanes], &p.a[j], &codes[j*KVGroup], 4*p.ldc, 4*p.lda, KVGroup, size, p.rows, min(p.k-j, BlockLen), j > 0,
+				&scales[j/BlockLen*KVGroup])
+		}
+	}
+}
+
+// attnValuesInt8 is attnProduct with groups of values in int8.
+func attnValuesInt8(p floatProduct, values []byte) {
+	w := p.groups * lanes
+	size := KVInt8.GroupBytes(w)
+	for i := 0; i < p.k; i += KVGroup {
+		scales, codes := kvParts(values[i/KVGroup*size:], w)
+		for g := 0; g < p.groups; g += 4 {
+			attnValuesInt8AVX512(&p.c[g*lanes], &p.a[i], &codes[g*lanes], 4*p.ldc, 4*p.lda, w, 2*kvBlocks(w), p.rows, min(p.k-i, KVGroup), p.add || i > 0,
+				&scales[g*lanes/BlockLen])
+		}
+	}
+}
+
 func attnWeights(x []float32) (m, l float32) {
 	switch {
 	case useAVX512:
@@ -72,6 +101,12 @@ func attnProduct2F16AVX2(c, a *float32, b *uint16, ldc, lda, step, next, rows, k
 
 //go:noescape
 func attnProduct1F16AVX2(c, a *float32, b *uint16, ldc, lda, step, rows, k int, add bool)
+
+//go:noescape
+func attnKeysInt8AVX512(c, a *float32, b *int8, ldc, lda, step, next, rows, k int, add bool, scales *uint16)
+
+//go:noescape
+func attnValuesInt8AVX512(c, a *float32, b *int8, ldc, lda, step, next, rows, k int, add bool, scales *uint16)
 
 //go:noescape
 func attnWeightsAVX512(x *float32, groups int) (m, l float32)

@@ -82,3 +82,73 @@ TEXT ·attnProduct4AVX512(SB), NOSPLIT, $0-73
 // As attnProduct4AVX512, with b in binary16.
 TEXT ·attnProduct4F16AVX512(SB), NOSPLIT, $0-73
 #include "attn_rows_amd64.h"
+
+// In int8, for up to five rows, so that Z20-Z23 are free for scales.
+#define CODES4(s0, s1, s2, s3) \
+	VCVTDQ2PS Z24, Z24     \
+	VCVTDQ2PS Z25, Z25     \
+	VCVTDQ2PS Z26, Z26     \
+	VCVTDQ2PS Z27, Z27     \
+	VMULPS    s0, Z24, Z24 \
+	VMULPS    s1, Z25, Z25 \
+	VMULPS    s2, Z26, Z26 \
+	VMULPS    s3, Z27, Z27 \
+	ADDQ      R10, SI
+
+#undef COLUMNS4
+#define COLUMNS4 \
+	VPMOVSXBD  (SI), Z24          \
+	VPMOVSXBD  (SI)(R11*1), Z25   \
+	VPMOVSXBD  (SI)(R11*2), Z26   \
+	VPMOVSXBD  (SI)(R12*1), Z27   \
+	PREFETCHT0 8192(SI)           \
+	PREFETCHT0 8192(SI)(R11*1)    \
+	PREFETCHT0 8192(SI)(R11*2)    \
+	PREFETCHT0 8192(SI)(R12*1)    \
+	CODES4(Z20, Z21, Z22, Z23)
+
+// func attnKeysInt8AVX512(c, a *float32, b *int8, ldc, lda, step, next, rows, k int, add bool, scales *uint16)
+//
+// As attnProduct4AVX512 for up to 32 elements of keys in int8; the scales of the
+// groups lie next apart too.
+TEXT ·attnKeysInt8AVX512(SB), NOSPLIT, $0-88
+	MOVQ      scales+80(FP), SI
+	MOVQ      next+48(FP), R11
+	LEAQ      (R11)(R11*2), R12
+	VCVTPH2PS (SI), Z20
+	VCVTPH2PS (SI)(R11*1), Z21
+	VCVTPH2PS (SI)(R11*2), Z22
+	VCVTPH2PS (SI)(R12*1), Z23
+#include "attn_rows_amd64.h"
+
+// Here the columns of a position lie together, and R12 comes to the scales of
+// the next R11 bytes on.
+#undef COLUMNS4
+#define COLUMNS4 \
+	VPBROADCASTW (R12), Y20  \
+	VPBROADCASTW 2(R12), Y21 \
+	ADDQ         R11, R12    \
+	VCVTPH2PS    Y20, Z20    \
+	VCVTPH2PS    Y21, Z21    \
+	VPMOVSXBD    (SI), Z24   \
+	VPMOVSXBD    16(SI), Z25 \
+	VPMOVSXBD    32(SI), Z26 \
+	VPMOVSXBD    48(SI), Z27 \
+	PREFETCHT0   8192(SI)    \
+	CODES4(Z20, Z20, Z21, Z21)
+
+#undef BEGIN
+#define BEGIN \
+	MOVQ b+16(FP), SI        \
+	MOVQ scales+80(FP), R12  \
+	MOVQ k+64(FP), CX        \
+	LEAQ (R8)(DX*2), R9      \
+	ADDQ DX, R9              \
+	MOVQ DI, AX
+
+// func attnValuesInt8AVX512(c, a *float32, b *int8, ldc, lda, step, next, rows, k int, add bool, scales *uint16)
+//
+// As attnProduct4AVX512 for 64 columns of values in int8; next is from the scales
+// of a position to those of the next.
+TEXT ·attnValuesInt8AVX512(SB), NOSPLIT, $0-88
+#include "attn_rows_amd64.h"
