@@ -55,15 +55,14 @@ func (s *state) forward(tokens []int32, pos int) error {
 		s.attend()
 		s.run(phaseAttnOut)
 		s.gather(inputOut, s.att)
-		s.multiply(s.inAtt, into(&w.o, s.proj))
+		s.multiply(s.inAtt, addTo(s.x, &w.o, s.proj))
 
 		s.run(phaseFFNNorm)
 		s.gather(inputFFN, s.norm)
 		s.multiplyGated(s.inDim, into(&w.gate, s.gate), into(&w.up, s.up))
 		s.run(phaseGated)
 		s.gather(inputDown, s.gate)
-		s.multiply(s.inFFN, into(&w.down, s.proj))
-		s.run(phaseResidual)
+		s.multiply(s.inFFN, addTo(s.x, &w.down, s.proj))
 		if s.err != nil {
 			return s.err
 		}
@@ -89,7 +88,7 @@ func (s *state) head(from, n int) error {
 		if err != nil {
 			return err
 		}
-		s.multiply(in, product{m, s.logits[row:], s.cfg.Vocab})
+		s.multiply(in, product{m: m, dst: s.logits[row:], stride: s.cfg.Vocab})
 	}
 	return s.err
 }

@@ -21,10 +21,9 @@ const (
 	phaseRope                   // by token: q/k norm, RoPE, into the cache
 	phaseAttention              // by heads and runs of tokens, attention.go
 	phaseAttnOut                // by token: attention output to int8
-	phaseFFNNorm                // by token: x += proj, norm
+	phaseFFNNorm                // by token: norm
 	phaseGatedPair              // by rows: gate and up, then SiLU(gate)*up
 	phaseGated                  // by token: gated values to int8
-	phaseResidual               // by token: x += proj
 	phaseFinalNorm              // by token of the head
 )
 
@@ -39,11 +38,17 @@ type operand struct {
 type product struct {
 	m      *kernels.Matrix
 	dst    []float32
-	stride int // at least m.Rows
+	stride int       // at least m.Rows
+	sum    []float32 // if not nil, [tokens][stride]: takes dst added to it
 }
 
 // into is a product whose rows are all there is in dst.
-func into(m *kernels.Matrix, dst []float32) product { return product{m, dst, m.Rows} }
+func into(m *kernels.Matrix, dst []float32) product { return product{m: m, dst: dst, stride: m.Rows} }
+
+// addTo is a product that is added to the residual x, by way of dst.
+func addTo(x []float32, m *kernels.Matrix, dst []float32) product {
+	return product{m: m, dst: dst, stride: m.Rows, sum: x}
+}
 
 const (
 	unitOps  = 32 << 20 // multiply-adds a unit of a product, about: some ms
@@ -145,23 +150,15 @@ func (s *state) tokenUnit(t int) {
 	case phaseAttnOut:
 		s.quantise(s.inAtt, t)
 	case phaseFFNNorm:
-		s.addProj(t)
 		s.normalise(s.norm[t*dim:][:dim], s.x[t*dim:][:dim], w.ffnNorm)
 		s.quantise(s.inDim, t)
 	case phaseGated:
 		s.quantise(s.inFFN, t)
-	case phaseResidual:
-		s.addProj(t)
 	case phaseFinalNorm:
 		row := s.rows + t
 		s.normalise(s.norm[row*dim:][:dim], s.x[row*dim:][:dim], s.w.finalNorm)
 		s.quantise(s.in, t)
 	}
-}
-
-func (s *state) addProj(t int) {
-	dim := s.cfg.Dim
-	kernels.Add(s.x[t*dim:][:dim], s.proj[t*dim:][:dim])
 }
 
 func (s *state) quantise(in operand, t int) {
@@ -209,7 +206,12 @@ func (s *state) productUnit(worker, u int) {
 		job := &s.jobs[i]
 		n := (job.m.Rows + s.unit - 1) / s.unit
 		if u < n {
-			s.rowsOf(job, worker, u*s.unit, min((u+1)*s.unit, job.m.Rows))
+			r0, r1 := u*s.unit, min((u+1)*s.unit, job.m.Rows)
+			s.rowsOf(job, worker, r0, r1)
+			for t := 0; job.sum != nil && t < s.tokens; t++ {
+				at := t * job.stride
+				kernels.Add(job.sum[at+r0:at+r1], job.dst[at+r0:at+r1])
+			}
 			return
 		}
 		u -= n
