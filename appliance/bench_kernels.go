@@ -20,7 +20,7 @@ type KernelSpeed struct {
 	Threads int     `json:"threads"`  //
 	GBs     float64 `json:"gb_s"`     // of weights, one token
 	GOPS    float64 `json:"gops"`     // many tokens
-	OfRead  float64 `json:"of_read"`  // GBs as a part of what reading the same bytes in turn with it reaches
+	OfRead  float64 `json:"of_read"`  // GBs as a part of what reading the same bytes, in turn, reaches
 	Tokens  int     `json:"tokens"`   // that "many" are
 	Rows    int     `json:"rows"`     // of the matrix in memory
 	Cols    int     `json:"cols"`     // of both matrices
@@ -78,13 +78,12 @@ func (b *bench) kernel(ctx context.Context, m kernels.Matrix, n int) error {
 		for _, ahead := range readAheads {
 			runs = append(runs, func() error { read.ahead = ahead; return pool.Run(read) })
 		}
-		seconds, err := bestOf(ctx, b.duration(), runs...)
+		rounds, err := inTurn(ctx, 2*b.duration(), runs)
 		if err != nil {
 			return err
 		}
-		s.GBs = round2(float64(len(m.Data)) / seconds[0] / 1e9)
-		s.OfRead = round2(slices.Min(seconds[1:]) / seconds[0])
-		seconds, err = bestOf(ctx, b.duration(), func() error { return pool.Run(many) })
+		s.GBs, s.OfRead = speedOf(rounds, len(m.Data))
+		seconds, err := bestOf(ctx, b.duration(), func() error { return pool.Run(many) })
 		if err == nil {
 			s.GOPS = round1(2 * float64(cached.Rows) * float64(cached.Cols) * kernelTokens / seconds[0] / 1e9)
 		}
@@ -96,6 +95,20 @@ func (b *bench) kernel(ctx context.Context, m kernels.Matrix, n int) error {
 	b.report.Kernels = append(b.report.Kernels, s)
 	b.say("         %-7s %-8s %7d %9.2f %4.0f%%   %-8s %8.1f", s.Op, s.Impl, n, s.GBs, 100*s.OfRead, s.Gemm, s.GOPS)
 	return nil
+}
+
+// speedOf is the best GB/s of what takes the first time of every round to read
+// size bytes, and the median of the rounds' ratios of the fastest of the other
+// times to it.
+func speedOf(rounds [][]float64, size int) (gbs, ofRead float64) {
+	best := rounds[0][0]
+	ratios := make([]float64, len(rounds))
+	for i, round := range rounds {
+		best = min(best, round[0])
+		ratios[i] = slices.Min(round[1:]) / round[0]
+	}
+	slices.Sort(ratios)
+	return round2(float64(size) / best / 1e9), round2(ratios[len(ratios)/2])
 }
 
 // implementation is what the kernels use for an operation.

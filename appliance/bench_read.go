@@ -110,8 +110,24 @@ func (b *bench) duration() time.Duration {
 // times each, and returns the seconds of the fastest run of each. In turn, so
 // that what else the machine does meets all alike.
 func bestOf(ctx context.Context, about time.Duration, list ...func() error) ([]float64, error) {
-	best := make([]float64, len(list))
-	for begin, runs := time.Now(), 0; runs < 3 || time.Since(begin) < about; runs++ {
+	rounds, err := inTurn(ctx, about, list)
+	if err != nil {
+		return nil, err
+	}
+	best := slices.Clone(rounds[0])
+	for _, round := range rounds[1:] {
+		for i, s := range round {
+			best[i] = min(best[i], s)
+		}
+	}
+	return best, nil
+}
+
+// inTurn repeats its functions in turn for about the given time, at least three
+// times each, and returns the seconds of each in each round.
+func inTurn(ctx context.Context, about time.Duration, list []func() error) (rounds [][]float64, err error) {
+	for begin := time.Now(); len(rounds) < 3 || time.Since(begin) < about; {
+		round := make([]float64, len(list))
 		for i, f := range list {
 			if err := ctx.Err(); err != nil {
 				return nil, err
@@ -120,12 +136,11 @@ func bestOf(ctx context.Context, about time.Duration, list ...func() error) ([]f
 			if err := f(); err != nil {
 				return nil, err
 			}
-			if s := max(time.Since(start), time.Nanosecond).Seconds(); runs == 0 || s < best[i] {
-				best[i] = s
-			}
+			round[i] = max(time.Since(start), time.Nanosecond).Seconds()
 		}
+		rounds = append(rounds, round)
 	}
-	return best, nil
+	return rounds, nil
 }
 
 // memory is anonymous memory outside of the garbage collector's.

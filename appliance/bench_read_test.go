@@ -39,6 +39,14 @@ func TestReadTask(t *testing.T) {
 	}
 }
 
+func TestSpeedOf(t *testing.T) {
+	// Seconds of a product and of two read loops; the third round was disturbed.
+	gbs, of := speedOf([][]float64{{0.5, 0.45, 0.6}, {0.4, 0.5, 0.38}, {0.8, 0.4, 0.4}}, 2e9)
+	if gbs != 5 || of != 0.9 {
+		t.Errorf("%v GB/s, %v of the read loop; want 5 and 0.9", gbs, of)
+	}
+}
+
 // TestReadLoopAgainstC: bench reads memory as fast as the independent loop of
 // scripts/read-bandwidth.c. They alternate: a round takes the best of some passes
 // of each, and the median of the rounds' ratios counts; on a busy machine there
