@@ -155,6 +155,7 @@ func (d *deployer) failed(ctx context.Context, s *sighting, err error, otherwise
 
 // fail refuses a candidate. An older version that serves goes on serving.
 func (d *deployer) fail(ctx context.Context, s *sighting, e *control.Error) {
+	e.Message = d.store.inDrop(e.Message, s.candidate)
 	s.failure, s.ready, s.tried, s.regime = e, false, d.now(), d.who.regimeOf(e.Code)
 	d.revive(ctx, s.Name)
 	serving := d.reg.serves(s.Name)

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 
@@ -82,6 +84,40 @@ func coded(err error, otherwise control.Code) *control.Error {
 // failure that a change of mode or owner can mend.
 func unreadable(entry string, err error) *control.Error {
 	return control.Errorf(control.Forbidden, "%s %s: chmod a+r, or chgrp to the group of the daemon", entry, oneLine(err))
+}
+
+// inStore are the parts of a path in the store behind its own: the directory of the
+// model, which may have a temporary name, and a file there.
+var inStore = regexp.MustCompile(`^/[^/\s:]+(/[^/\s:]+)?`)
+
+// inDrop puts into a message, in place of files in the store, what was dropped:
+// whoever reads it knows no other names.
+func (s store) inDrop(msg string, c candidate) string {
+	var out strings.Builder
+	for {
+		i := strings.Index(msg, s.dir+"/")
+		if i < 0 {
+			out.WriteString(msg)
+			return out.String()
+		}
+		out.WriteString(msg[:i])
+		rest := msg[i+len(s.dir):]
+		tail := inStore.FindStringSubmatch(rest)
+		if tail == nil {
+			tail = []string{"/", ""}
+		}
+		switch {
+		case tail[1] == "": // the place, and no file
+			out.WriteString(s.dir)
+		case !c.directory():
+			out.WriteString(c.Entry)
+		case strings.HasPrefix(tail[1], "/"+storedName):
+			out.WriteString(filepath.Join(c.Entry, filepath.Base(c.Weights)))
+		default:
+			out.WriteString(c.Entry + tail[1])
+		}
+		msg = rest[len(tail[0]):]
+	}
 }
 
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

@@ -159,6 +159,7 @@ func (d *deployer) settle(s *sighting, in installed, refused error) {
 	s.failure = nil
 	if refused != nil {
 		s.failure = coded(refused, control.SignatureInvalid)
+		s.failure.Message = d.store.inDrop(s.failure.Message, s.candidate)
 		s.regime = d.who.regimeOf(s.failure.Code)
 	}
 	before := ""
