@@ -67,7 +67,7 @@ func gemv(l Layout, dst *float32, w *byte, groups, nb int, q *int8, d *float32, 
 		case Q8x8:
 			gemvQ8x8VNNI(dst, w, groups, nb, q, d, bias, fetchAhead)
 		case Q4Row:
-			gemvQ4RowVNNI(dst, w, groups, nb, q, d, bias, fetchAhead)
+			gemvQ4Row(dst, w, groups, nb, q, d, bias)
 		case Q4x4:
 			gemvQ4x4(dst, w, groups, nb, q, d, bias)
 		}
@@ -84,6 +84,20 @@ func gemv(l Layout, dst *float32, w *byte, groups, nb int, q *int8, d *float32, 
 		case Q4x4:
 			gemvQ4x4(dst, w, groups, nb, q, d, bias)
 		}
+	}
+}
+
+// gemvQ4Row does as many rows as it can by four.
+func gemvQ4Row(dst *float32, w *byte, rows, nb int, q *int8, d *float32, bias *int32) {
+	done := 0
+	if nb%4 == 0 && rows >= 4 {
+		done = rows &^ 3
+		gemvQ4RowQuadVNNI(dst, w, done, nb, q, d, bias, fetchAhead)
+	}
+	if done < rows {
+		dst = (*float32)(unsafe.Add(unsafe.Pointer(dst), done*4))
+		w = (*byte)(unsafe.Add(unsafe.Pointer(w), done*nb*Q4Row.BlockBytes()))
+		gemvQ4RowVNNI(dst, w, rows-done, nb, q, d, bias, fetchAhead)
 	}
 }
 
@@ -145,6 +159,9 @@ func gemvQ4RowVNNI(dst *float32, w *byte, groups, nb int, q *int8, d *float32, b
 
 //go:noescape
 func gemvQ4RowAVX2(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32, ahead int)
+
+//go:noescape
+func gemvQ4RowQuadVNNI(dst *float32, w *byte, rows, nb int, q *int8, d *float32, bias *int32, ahead int)
 
 //go:noescape
 func gemvQ4x4QuadVNNI(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32, ahead int)

@@ -47,6 +47,20 @@ func TestGemvQ4x4Variants(t *testing.T) {
 	}
 }
 
+// TestGemvQ4RowQuads: rows by four, with the operands against unmapped pages, and
+// what is left of any number of rows and blocks.
+func TestGemvQ4RowQuads(t *testing.T) {
+	eachImplementation(t, func(t *testing.T) {
+		for _, nb := range []int{4, 8, 36, 148} {
+			for rows := 1; rows <= 12; rows++ {
+				for _, kind := range weightKinds {
+					testMatMul(t, newMatMulCase(t, Q4Row, kind, nb, rows, 1, uint64(rows)))
+				}
+			}
+		}
+	})
+}
+
 // TestGemvQ4x4Choice: any number of groups, few and many bytes, are done wholly.
 func TestGemvQ4x4Choice(t *testing.T) {
 	eachImplementation(t, func(t *testing.T) {
