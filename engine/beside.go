@@ -51,6 +51,9 @@ func metaBeside(dir string, tok *tokenizer.Tokenizer) (*Meta, error) {
 	if err := read("generation_config.json", &gen); err != nil {
 		return nil, err
 	}
+	if n := len(gen.EosID); n > maxStopIDs {
+		return nil, fmt.Errorf("engine: %s: eos_token_id has %d ids, the most is %d", filepath.Join(dir, "generation_config.json"), n, maxStopIDs)
+	}
 	m.Generation = gen.Generation
 	m.Generation.RepeatPenalty = gen.Penalty
 	m.StopIDs = gen.EosID

@@ -46,11 +46,18 @@ type Generation struct {
 	RepeatPenalty *float32 `json:"repeat_penalty"`
 }
 
+// maxStopIDs bounds the end tokens of a model, which are compared with every token
+// that comes out. Models have one to five.
+const maxStopIDs = 1024
+
 // parseMeta reads the t_meta entry.
 func parseMeta(data []byte) (*Meta, error) {
 	m := &Meta{BosID: -1, EosID: -1}
 	if err := json.Unmarshal(data, m); err != nil {
 		return nil, fmt.Errorf("engine: t_meta: %v", err)
+	}
+	if n := len(m.StopIDs); n > maxStopIDs {
+		return nil, fmt.Errorf("engine: t_meta: stop_ids has %d ids, the most is %d", n, maxStopIDs)
 	}
 	return m, nil
 }

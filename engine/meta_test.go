@@ -5,8 +5,28 @@ package engine
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
+
+// A list of end tokens that every token would be compared with has an end.
+func TestStopIDsBounded(t *testing.T) {
+	for n, good := range map[int]bool{maxStopIDs: true, maxStopIDs + 1: false} {
+		ids := "[1" + strings.Repeat(",1", n-1) + "]"
+		_, err := parseMeta([]byte(`{"stop_ids":` + ids + `}`))
+		if good != (err == nil) || err != nil && !strings.Contains(err.Error(), "stop_ids") {
+			t.Errorf("t_meta with %d: %v", n, err)
+		}
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "generation_config.json"), []byte(`{"eos_token_id":`+ids+`}`), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		_, err = metaBeside(dir, nil)
+		if good != (err == nil) || err != nil && !(strings.Contains(err.Error(), "eos_token_id") && strings.Contains(err.Error(), "generation_config.json")) {
+			t.Errorf("generation_config.json with %d: %v", n, err)
+		}
+	}
+}
 
 // Whatever the metadata and the files beside a model hold: an answer or an
 // error.
