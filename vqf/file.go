@@ -98,9 +98,9 @@ func OpenContext(ctx context.Context, path string, opt OpenOptions, progress fun
 	return file, nil
 }
 
-// openRegular opens a regular file for reading.
+// openRegular opens a regular file for reading. It does not wait at a pipe.
 func openRegular(path string) (*os.File, int64, error) {
-	f, err := os.Open(path)
+	f, err := openAtOnce(path)
 	if err != nil {
 		return nil, 0, fmt.Errorf("vqf: %w", err)
 	}

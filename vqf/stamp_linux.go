@@ -14,5 +14,6 @@ func stampOf(f *os.File) (Stamp, error) {
 		return Stamp{}, err
 	}
 	sec, nsec := st.Mtim.Unix()
-	return Stamp{dev: st.Dev, ino: st.Ino, size: st.Size, sec: sec, nsec: nsec}, nil
+	csec, cnsec := st.Ctim.Unix()
+	return Stamp{dev: st.Dev, ino: st.Ino, size: st.Size, sec: sec, nsec: nsec, csec: csec, cnsec: cnsec}, nil
 }

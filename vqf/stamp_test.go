@@ -5,6 +5,7 @@ package vqf_test
 import (
 	"errors"
 	"os"
+	"runtime"
 	"testing"
 	"time"
 
@@ -56,5 +57,46 @@ func TestStamp(t *testing.T) {
 	}
 	if _, err := f.Stamp(); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("closed: %v", err)
+	}
+}
+
+// TestStampOf: a write whose time was set back shows, and so does a new mode.
+func TestStampOf(t *testing.T) {
+	f, err := os.OpenFile(tempFile(t, []byte("content")), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	stamp := func() vqf.Stamp {
+		t.Helper()
+		s, err := vqf.StampOf(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	fi, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := stamp()
+	if stamp() != first {
+		t.Error("two stamps of one file differ")
+	}
+	if _, err := f.WriteAt([]byte("C"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(f.Name(), time.Time{}, fi.ModTime()); err != nil {
+		t.Fatal(err)
+	}
+	second := stamp()
+	if runtime.GOOS == "linux" && second == first {
+		t.Error("the stamp of a file that was written to is the same")
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := vqf.StampOf(f); err == nil {
+		t.Error("closed: no error")
 	}
 }

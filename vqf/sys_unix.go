@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -42,3 +43,15 @@ func anonymous(size int64) ([]byte, error) {
 
 // readOnly lets writes to the memory fault.
 func readOnly(b []byte) error { return unix.Mprotect(b, unix.PROT_READ) }
+
+// takeOver gives f the permissions of another file, and its owner and group as far
+// as this user may. A group that cannot be kept gets no more than everybody: the
+// bits were meant for another one.
+func takeOver(f *os.File, from os.FileInfo) error {
+	mode := from.Mode().Perm()
+	st, ok := from.Sys().(*syscall.Stat_t)
+	if !ok || f.Chown(int(st.Uid), int(st.Gid)) != nil && f.Chown(-1, int(st.Gid)) != nil {
+		mode &^= 0o070 &^ (mode << 3)
+	}
+	return f.Chmod(mode)
+}

@@ -22,12 +22,14 @@ type Writer struct {
 	header    Header  // the plan's, with counter block and signature
 	seal      *sealer // of an encrypted or signed file
 	f         *os.File
-	next      int    // entry the next byte belongs to
-	left      uint64 // bytes that entry still wants
-	at        uint64 // file offset of the next byte
-	sum       uint64 // running checksum
-	err       error  // first failure; nothing is written after it
-	partial   bool   // Resume may continue what is cancelled
+	next      int         // entry the next byte belongs to
+	left      uint64      // bytes that entry still wants
+	at        uint64      // file offset of the next byte
+	sum       uint64      // running checksum
+	err       error       // first failure; nothing is written after it
+	partial   bool        // Resume may continue what is cancelled
+	perm      os.FileMode // of the new file, before umask; 0: 0644
+	like      os.FileInfo // a file whose mode and owner it takes over; nil: none
 }
 
 // Result is what Commit found when it read the file back.
@@ -39,7 +41,8 @@ type Result struct {
 }
 
 // Create starts a file. The plan must not change until Commit. Temporary files
-// that killed processes left for the same path are removed.
+// that killed processes left for the same path are removed. A path that is a
+// symbolic link to a file stays one: the file that it leads to is replaced.
 func Create(path string, plan *Plan) (*Writer, error) {
 	return CreateWith(path, plan, CreateOptions{})
 }
@@ -55,6 +58,7 @@ func CreateWith(path string, plan *Plan, opt CreateOptions) (*Writer, error) {
 }
 
 func (w *Writer) create(opt CreateOptions) error {
+	w.path = resolve(w.path)
 	iv, err := opt.firstBlock()
 	if err == nil {
 		err = w.setUp(opt, iv)
@@ -62,8 +66,21 @@ func (w *Writer) create(opt CreateOptions) error {
 	if err != nil {
 		return err
 	}
-	if w.f, w.tmp, err = createTemporary(w.path); err != nil {
+	perm := w.perm
+	switch {
+	case w.like != nil:
+		perm = 0o600 // until it has the right owner
+	case perm == 0:
+		perm = 0o644
+	}
+	if w.f, w.tmp, err = createTemporary(w.path, perm); err != nil {
 		return err
+	}
+	if w.like != nil {
+		if err := takeOver(w.f, w.like); err != nil {
+			w.Abort()
+			return fmt.Errorf("vqf: create %s: %w", w.path, err)
+		}
 	}
 	return w.start()
 }

@@ -25,10 +25,10 @@ type Mark struct {
 }
 
 // PartialName is where CreatePartial keeps what is written so far: beside the
-// file, with a dot in front, so that those who watch the directory leave it
+// file (the one that a symbolic link leads to), with a dot in front, so that those who watch the directory leave it
 // alone.
 func PartialName(path string) string {
-	dir, base := filepath.Split(path)
+	dir, base := filepath.Split(resolve(path))
 	return filepath.Join(dir, "."+base+".partial")
 }
 
@@ -36,7 +36,7 @@ func PartialName(path string) string {
 // there was one. A partial file that is being written is an error.
 func RemovePartial(path string) (bool, error) {
 	name := PartialName(path)
-	f, err := os.Open(name)
+	f, err := openAtOnce(name)
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}
@@ -61,6 +61,7 @@ func CreatePartial(path string, plan *Plan) (*Writer, error) {
 
 // CreatePartialWith is CreatePartial of a file that CreateWith would create.
 func CreatePartialWith(path string, plan *Plan, opt CreateOptions) (*Writer, error) {
+	path = resolve(path)
 	sweep(path)
 	w := &Writer{path: path, tmp: PartialName(path), plan: plan, next: -1, partial: true}
 	iv, err := opt.firstBlock()
@@ -105,6 +106,7 @@ func Resume(ctx context.Context, path string, plan *Plan, m Mark, progress func(
 
 // ResumeWith is Resume of what CreatePartialWith began, with the same keys.
 func ResumeWith(ctx context.Context, path string, plan *Plan, m Mark, opt CreateOptions, progress func(done, total int64)) (*Writer, error) {
+	path = resolve(path)
 	w := &Writer{path: path, tmp: PartialName(path), plan: plan, partial: true}
 	refuse := func(format string, args ...any) error {
 		return fmt.Errorf("vqf: resume %s: %s: %w", w.tmp, fmt.Sprintf(format, args...), ErrResume)
