@@ -55,7 +55,7 @@ func (c *clock) now() time.Time { return c.t }
 func TestPlainProgress(t *testing.T) {
 	var out bytes.Buffer
 	c := &clock{time.Unix(1000, 0)}
-	update := plainProgress(&out, "converting", c.now)
+	update := plainProgress(&out, "converting", inBytes, c.now)
 	for _, step := range []struct {
 		seconds     int
 		done, total int64
@@ -73,7 +73,7 @@ func TestPlainProgress(t *testing.T) {
 func TestPlainProgressRate(t *testing.T) {
 	var out bytes.Buffer
 	c := &clock{time.Unix(1000, 0)}
-	update := plainProgress(&out, "verifying", c.now)
+	update := plainProgress(&out, "verifying", inBytes, c.now)
 	for i := range 8 { // one megabyte a second, then a hundred
 		c.t = c.t.Add(10 * time.Second)
 		update(int64(i+1)*10e6+max(0, int64(i-3))*990e6, 10000e6)
@@ -87,6 +87,17 @@ func TestPlainProgressRate(t *testing.T) {
 		if len(lines) != 10 || lines[i] != want {
 			t.Errorf("line %d of %d: got %q, want %q", i, len(lines), lines[i], want)
 		}
+	}
+}
+
+func TestPlainProgressTokens(t *testing.T) {
+	var out bytes.Buffer
+	c := &clock{time.Unix(1000, 0)}
+	update := plainProgress(&out, "calibrating", inTokens, c.now)
+	c.t = c.t.Add(10 * time.Second)
+	update(5120, 15244)
+	if got, want := out.String(), "calibrating: 33 %, 512 tokens/s, 20s left\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -19,23 +20,43 @@ func addProgressFlag(cmd *cobra.Command) {
 	_ = cmd.Flags().MarkHidden("progress-fd") // fails only for a flag that is not there
 }
 
-// progress shows how far long work is: a bar on a terminal, else a plain line at
-// most every five seconds; with --progress-fd, lines for the parent process.
-// update takes bytes done and total; end takes the bar away.
+// unit is what work is counted in, and how much of it makes a rate of one.
+type unit struct {
+	rate string
+	per  float64
+}
+
+var (
+	inBytes  = unit{"MB/s", 1e6}
+	inTokens = unit{"tokens/s", 1}
+)
+
+// progress is progressIn for bytes.
 func progress(cmd *cobra.Command, what string) (update func(done, total int64), end func()) {
+	return progressIn(cmd, what, inBytes)
+}
+
+// progressIn shows how far long work is: a bar on a terminal, else a plain line at
+// most every five seconds; with --progress-fd, lines for the parent process.
+// update takes what is done and the total; end takes the bar away.
+func progressIn(cmd *cobra.Command, what string, in unit) (update func(done, total int64), end func()) {
 	if fd, err := cmd.Flags().GetInt("progress-fd"); err == nil && fd > 2 {
 		f := os.NewFile(uintptr(fd), "progress")
 		return machineProgress(f, time.Now), func() { _ = f.Close() } // the parent sees the end of the process too
 	}
 	w := cmd.ErrOrStderr()
 	if !isTerminal(w) {
-		return plainProgress(w, what, time.Now), func() {}
+		return plainProgress(w, what, in, time.Now), func() {}
 	}
 	var bar *progressbar.ProgressBar
 	update = func(done, total int64) {
 		if bar == nil {
-			bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(w), progressbar.OptionSetDescription(what),
-				progressbar.OptionShowBytes(true), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish(),
+			rate := progressbar.OptionShowBytes(true)
+			if in != inBytes {
+				rate = progressbar.OptionShowIts()
+			}
+			bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(w), progressbar.OptionSetDescription(what), rate,
+				progressbar.OptionSetItsString(strings.TrimSuffix(in.rate, "/s")), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish(),
 				progressbar.OptionSetWidth(30), progressbar.OptionSetPredictTime(true))
 			return // no rate yet: what is done took a time that the bar did not see
 		}
@@ -51,7 +72,7 @@ func progress(cmd *cobra.Command, what string) (update func(done, total int64), 
 
 // plainProgress takes the rate of the last half minute: work that is continued
 // starts far, and reading back is faster than writing.
-func plainProgress(w io.Writer, what string, now func() time.Time) func(done, total int64) {
+func plainProgress(w io.Writer, what string, in unit, now func() time.Time) func(done, total int64) {
 	type mark struct {
 		at   time.Time
 		done int64
@@ -73,7 +94,7 @@ func plainProgress(w io.Writer, what string, now func() time.Time) func(done, to
 			seconds := min(float64(total-done)/rate, 1e6) // which is eleven days
 			left = time.Duration(seconds * float64(time.Second)).Round(time.Second).String()
 		}
-		_, _ = fmt.Fprintf(w, "%s: %d %%, %.0f MB/s, %s left\n", what, done*100/total, rate/1e6, left) // only a remark
+		_, _ = fmt.Fprintf(w, "%s: %d %%, %.0f %s, %s left\n", what, done*100/total, rate/in.per, in.rate, left) // only a remark
 	}
 }
 
