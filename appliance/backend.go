@@ -10,7 +10,6 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"windhover/control"
@@ -29,40 +28,6 @@ type backend struct {
 	started time.Time
 	wake    chan struct{} // wakes the drop directory's watcher
 	pulse   *pulse
-}
-
-// pulse proves that work moves: whoever asks sees whether the counter of the
-// model in work changed since the last time it did.
-type pulse struct {
-	mu    sync.Mutex // guards what follows
-	model servable   // in work, nil for none
-	count uint64
-	at    time.Time
-}
-
-// begin notes which model works; the returned function ends that.
-func (p *pulse) begin(s servable) func() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.model, p.count, p.at = s, s.Steps(), time.Now()
-	return func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.model = nil
-	}
-}
-
-// moving reports whether no generation is in work, or one moved of late.
-func (p *pulse) moving(now time.Time) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.model == nil {
-		return true
-	}
-	if n := p.model.Steps(); n != p.count {
-		p.count, p.at = n, now
-	}
-	return now.Sub(p.at) < stuckAfter
 }
 
 var _ control.Backend = (*backend)(nil)

@@ -34,6 +34,7 @@ type deployer struct {
 	memory  func() int64 // bytes that one more model may take
 	event   func(control.Occurrence)
 	wake    func() // asks for a scan
+	pulse   *pulse // proves that the scans move
 	log     *slog.Logger
 	now     func() time.Time
 	drained sync.WaitGroup // versions on their way out
@@ -50,7 +51,7 @@ type deployer struct {
 // load, probe, memory, event, wake, log.
 func newDeployer(p Paths, b *book) *deployer {
 	return &deployer{
-		drop: p.drop(), store: store{p.store()}, book: b, leases: newLeases(), now: time.Now,
+		drop: p.drop(), store: store{p.store()}, book: b, leases: newLeases(), now: time.Now, pulse: new(pulse),
 		seen: map[string]*sighting{}, refused: map[string]*refusal{}, unmarked: map[string]time.Time{}, revived: map[string]bool{},
 	}
 }
@@ -106,6 +107,7 @@ func (d *deployer) signedBy(in installed) string {
 // activate probes a version and lets it serve; failure is what the document of the
 // model says beside that, nil for nothing. The version is closed on an error.
 func (d *deployer) activate(ctx context.Context, v *serving, failure *control.Error) error {
+	d.pulse.look("trying "+v.Name, readLimit)
 	speed, err := d.probe(ctx, v.servable)
 	// Only from here on is there something to save when a writer comes.
 	if !v.guard.onBreak(func() { d.unshare(v) }) || !v.guard.intact() {
@@ -299,7 +301,7 @@ func (d *deployer) collect() {
 
 // digestOf reads a stored file again.
 func digestOf(ctx context.Context, path string) (string, error) {
-	rep, err := vqf.Verify(ctx, path, vqf.VerifyOptions{}, nil)
+	rep, err := vqf.Verify(ctx, path, vqf.VerifyOptions{}, beating(ctx))
 	if err != nil {
 		return "", err
 	}

@@ -95,7 +95,7 @@ func (d *doctor) trust(context.Context) {
 		d.fail(name, "chmod a+rx "+dir+", and a+r the keys in it: they are public", "%s: %s", policy, oneLine(err))
 		return
 	case err != nil:
-		d.fail(name, "repair or remove that key: as it is, a start trusts nobody", "%s: %s", policy, oneLine(err))
+		d.fail(name, "repair or remove that key: as it is, what it signed is not trusted", "%s: %s", policy, oneLine(err))
 		return
 	}
 	var keys []string

@@ -104,6 +104,7 @@ func (in installed) compared(key *seal.Key, path string) bool {
 // install brings a complete candidate into the store: adopted first, verified
 // second, so that what was verified is what will be mapped.
 func (d *deployer) install(ctx context.Context, c candidate) (in installed, err error) {
+	d.pulse.look("taking "+c.Entry+" into the store", readLimit)
 	dir, err := d.store.adopt(ctx, c)
 	if err != nil {
 		return installed{}, err
@@ -118,6 +119,7 @@ func (d *deployer) install(ctx context.Context, c candidate) (in installed, err 
 		return installed{}, err
 	}
 	defer guard.release()
+	d.pulse.look("verifying "+c.Entry, readLimit)
 	in, base, err := d.examine(ctx, c, dir)
 	if !guard.intact() { // whatever was read is not what is there now
 		return installed{}, errChanged
@@ -226,7 +228,7 @@ func (d *deployer) vouchBeside(ctx context.Context, in *installed, c candidate, 
 // digest reads the whole file once. The checksum or tag in its trailer must be that
 // of the content. Whether its structure serves is for the loader to say.
 func digest(ctx context.Context, path string, opt vqf.VerifyOptions) (*vqf.VerifyReport, error) {
-	rep, err := vqf.Verify(ctx, path, opt, nil)
+	rep, err := vqf.Verify(ctx, path, opt, beating(ctx))
 	if err != nil {
 		return nil, err
 	}

@@ -150,7 +150,7 @@ func (b *backend) verifyJob(ctx context.Context, j control.Job, report func(cont
 			return nil, err
 		}
 		path = WeightFile(path)
-		judge := b.who.require || b.who.knowsSigner(path) || b.who.strict() && (inside(path) || exists(path+signatureEnd))
+		judge := b.who.policy().require || b.who.knowsSigner(path) || b.who.strict() && (inside(path) || exists(path+signatureEnd))
 		return b.child(ctx, b.verifyArgs(path, judge), verifying)
 	}
 	s, release, err := b.reg.acquire(ctx, p.Model)
@@ -173,8 +173,8 @@ func (b *backend) verifyArgs(path string, judge bool) []string {
 	if b.cfg.VQF.KeyFile != "" {
 		args = append(args, "--key-file", b.cfg.VQF.KeyFile)
 	}
-	if judge && exists(b.who.dir) {
-		args = append(args, "--trust", b.who.dir)
+	if dir := b.who.policy().dir; judge && exists(dir) {
+		args = append(args, "--trust", dir)
 	}
 	return args
 }

@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"windhover/control"
 	"windhover/vqf"
 	"windhover/vqf/seal"
@@ -55,11 +57,15 @@ func (p *passphrase) source() (path, variable string) {
 // blank says that there is no credential, or one that is what the unit falls back to
 // where it has none to load: nothing, or the end of a line.
 func blank(path string) bool {
-	f, err := os.Open(path)
+	// A FIFO would wait for a writer; what is no file is for whoever reads it to refuse.
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	if err != nil {
 		return errors.Is(err, fs.ErrNotExist)
 	}
 	defer func() { _ = f.Close() }() // read only
+	if fi, err := f.Stat(); err != nil || !fi.Mode().IsRegular() {
+		return false
+	}
 	var b [3]byte
 	n, err := io.ReadFull(f, b[:])
 	return err != nil && len(bytes.TrimSpace(b[:n])) == 0

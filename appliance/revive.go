@@ -24,6 +24,7 @@ func (d *deployer) open(ctx context.Context, name string, in installed) (*servin
 		g.release()
 		return nil, errors.Join(errChanged, err) // between verification and guard
 	}
+	d.pulse.look("loading "+name, loadLimit)
 	m, err := d.load(ctx, path, in)
 	in.crowded = false
 	if err != nil {
@@ -121,6 +122,7 @@ func (d *deployer) revive(ctx context.Context, name string) {
 // readmit takes an installed version that may have been written over since.
 func (d *deployer) readmit(ctx context.Context, name string, in installed) error {
 	if d.check == "always" || !in.intact(d.store) {
+		d.pulse.look("verifying the version of "+name+" in the store", readLimit)
 		sum, err := digestOf(ctx, d.store.weights(in.Key))
 		if err != nil {
 			return err

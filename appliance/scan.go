@@ -47,8 +47,13 @@ type refusal struct {
 // judged by itself: a bad or unfinished one delays no other. It returns when to
 // look again without being woken.
 func (d *deployer) scan(ctx context.Context) time.Duration {
+	ctx = withBeat(ctx, d.pulse)
+	defer d.pulse.look("", 0)
+	d.pulse.look("reading notes", lookLimit)
 	d.settleNotes()
+	d.pulse.look("reading the trusted keys", lookLimit)
 	d.who.refresh()
+	d.pulse.look("reading the drop directory", lookLimit)
 	v, err := look(d.drop, d.incumbent)
 	if err != nil {
 		// What serves goes on: the directory may come back.
@@ -75,6 +80,7 @@ func (d *deployer) scan(ctx context.Context) time.Duration {
 		if ctx.Err() != nil {
 			return rescan
 		}
+		d.pulse.look("looking at "+c.Entry, lookLimit)
 		if wait := d.consider(ctx, c); wait > 0 {
 			next = min(next, wait)
 		}

@@ -30,6 +30,9 @@ type ServeOptions struct {
 const (
 	// drainOnStop is how long requests in work may go on after SIGTERM.
 	drainOnStop = 10 * time.Second
+	// scanOnStop is how long the look at the drop directory may go on after that. It
+	// may be interrupted anywhere: every file that it makes gets its name when it is whole.
+	scanOnStop = 5 * time.Second
 	// stuckAfter is how long a part may stand still before the watchdog is starved.
 	stuckAfter = 20 * time.Second
 )
@@ -45,6 +48,7 @@ type server struct {
 	deployer *deployer
 	control  *control.Server
 	changed  chan struct{} // capacity 1: models changed
+	live     Config        // cfg with what was taken over since; for wait alone
 
 	mu   sync.Mutex // guards what follows
 	mqtt string     // URL of the broker in use, "" while there is none
@@ -86,7 +90,7 @@ func Serve(ctx context.Context, cfg Config, opt ServeOptions) error {
 
 // build makes the parts that run without a broker.
 func (s *server) build(topo kernels.Topology) error {
-	s.changed = make(chan struct{}, 1)
+	s.changed, s.live = make(chan struct{}, 1), s.cfg
 	s.reg = newRegistry(s.modelsChanged)
 	who := newAuthority(s.cfg, os.Getenv, s.log)
 	s.backend = &backend{
@@ -112,7 +116,7 @@ func (s *server) build(topo kernels.Topology) error {
 	d := s.deployer
 	d.check, d.who, d.reg, d.log = s.cfg.VQF.Check, s.backend.who, s.reg, s.log
 	d.load, d.probe, d.memory = loader.load, probeModel, func() int64 { return loader.room(os.DirFS("/")) }
-	d.event, d.wake = s.control.Event, s.backend.wakeDrop
+	d.event, d.wake, d.pulse = s.control.Event, s.backend.wakeDrop, s.backend.pulse
 	d.recall()
 	if err := tidyIncoming(s.cfg.Paths); err != nil {
 		s.log.Error("incoming", "error", err)
@@ -148,6 +152,7 @@ func (s *server) run(ctx context.Context, socket net.Listener) error {
 	wg.Go(func() { s.tellModels(inner) })
 	wg.Go(func() { s.connect(inner) })
 	wg.Go(func() { s.notify.watch(inner, s.alive) })
+	wg.Go(func() { s.tellLate(inner) })
 	s.control.SetState(control.StateOnline, "")
 	s.notify.ready()
 	s.tellStatus()
@@ -161,8 +166,13 @@ func (s *server) run(ctx context.Context, socket net.Listener) error {
 	drain, cancelDrain := context.WithTimeout(context.Background(), drainOnStop)
 	defer cancelDrain()
 	err := s.control.Shutdown(drain)
-	<-watching
-	s.deployer.close()
+	select {
+	case <-watching:
+		s.deployer.close()
+	case <-time.After(scanOnStop):
+		// It uses what close would free; the end of the process frees both.
+		s.log.Error("the look at the drop directory does not end: stopping without it", "at", s.backend.pulse.doing())
+	}
 	cancel()
 	wg.Wait()
 	s.log.Info("windhover stopped")
@@ -184,20 +194,53 @@ func (s *server) wait(ctx context.Context) {
 }
 
 // reload reads the configuration and the drop directory again. What a running
-// daemon cannot change is named.
+// daemon takes over counts from the next look at that on; the rest is named.
 func (s *server) reload() {
 	cfg, err := s.opt.Load()
 	if err != nil {
 		s.log.Error("configuration not reloaded", "error", err)
 		return
 	}
-	if changed := differences(s.cfg, cfg); len(changed) > 0 {
+	now := s.takeOver(cfg)
+	if len(now) > 0 {
+		s.log.Info("configuration read; these keys count from now on", "keys", now)
+	}
+	if changed := differences(s.live, cfg); len(changed) > 0 {
 		s.log.Warn("configuration read; these sections need a restart", "sections", changed)
-	} else {
+	} else if len(now) == 0 {
 		s.log.Info("configuration read: nothing changed")
 	}
 	s.backend.wakeDrop()
 	s.control.Event(control.Occurrence{Event: "config_reloaded"})
+}
+
+// takeOver makes the keys count that need no restart, and names those that changed.
+func (s *server) takeOver(cfg Config) (keys []string) {
+	if cfg.Drop.RequireSignature != s.live.Drop.RequireSignature {
+		keys = append(keys, "drop.require_signature")
+	}
+	if cfg.Paths.Trust != s.live.Paths.Trust {
+		keys = append(keys, "paths.trust")
+	}
+	s.live.Drop.RequireSignature, s.live.Paths.Trust = cfg.Drop.RequireSignature, cfg.Paths.Trust
+	s.backend.who.adopt(cfg)
+	return keys
+}
+
+// tellLate tells of a look at the drop directory that does not move, until ctx ends.
+func (s *server) tellLate(ctx context.Context) {
+	t := time.NewTicker(tellAfter / 6)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-t.C:
+			if what, quiet, tell := s.backend.pulse.late(now); tell {
+				s.log.Warn("the look at the drop directory does not go on: what serves does, new models and keys are not seen", "at", what, "for", quiet.Round(time.Second))
+			}
+		}
+	}
 }
 
 // alive reports whether every part that should move has moved of late.

@@ -102,6 +102,7 @@ func (d *deployer) reconsider(ctx context.Context, s *sighting) bool {
 	in := d.book.Models[s.Name]
 	var refused error
 	if d.late(in, s.candidate) && in.intact(d.store) {
+		d.pulse.look("checking the signatures of "+s.Entry, readLimit)
 		found, _, err := d.examine(ctx, s.candidate, filepath.Dir(d.store.weights(in.Key)))
 		switch {
 		case ctx.Err() != nil, errors.Is(err, errChanged):

@@ -146,6 +146,7 @@ func copyOpen(ctx context.Context, in *os.File, dst string, size, keep int64) (e
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+		beat(ctx)
 		n, err := io.CopyN(out, in, min(copyStep, size-done)) // copy_file_range underneath
 		done += n
 		switch {

@@ -5,12 +5,16 @@ package appliance
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"windhover/control"
 	"windhover/vqf/seal"
@@ -52,6 +56,9 @@ func (v voucher) String() string { return fmt.Sprintf("%s (%s %s)", v.Name, v.Ki
 
 // authority says whose signatures this box believes, and whether it needs one.
 type authority struct {
+	// The policy. Only refresh writes it after the start, under mu: it does not
+	// change within a look at the drop directory, whose goroutine reads it freely.
+	// Others ask policy.
 	dir     string // paths.trust
 	require bool   // drop.require_signature
 	getenv  func(string) string
@@ -59,9 +66,16 @@ type authority struct {
 	pass    *passphrase
 	changed func() // other keys than before count; nil: nobody wants to know
 
-	mu   sync.Mutex  // guards what follows
-	last *seal.Trust // of the last good look
-	told string      // what was wrong at the last one
+	mu   sync.Mutex  // guards what follows; never held while files are read
+	next *policy     // from the next refresh on; nil: as it is
+	last *seal.Trust // the keys that count
+	told string      // what was wrong at the last look
+}
+
+// policy is the part of the configuration that a running daemon takes over.
+type policy struct {
+	dir     string
+	require bool
 }
 
 // newAuthority is the authority of a configuration, which knows the keys of now.
@@ -74,29 +88,93 @@ func newAuthority(cfg Config, getenv func(string) string, log *slog.Logger) *aut
 	return a
 }
 
-// refresh reads the keys again. What cannot be read is told once; the keys of the
-// last good look count meanwhile, because somebody may just be writing a file.
+// adopt makes the policy of a configuration that was read again count from the next
+// refresh on.
+func (a *authority) adopt(cfg Config) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.next = &policy{dir: cfg.Paths.Trust, require: cfg.Drop.RequireSignature}
+}
+
+// policy is what the configuration says, for whoever is not looking at the drop
+// directory.
+func (a *authority) policy() policy {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return policy{a.dir, a.require}
+}
+
+// refresh takes over a new policy and reads the keys again. It is called by one
+// goroutine at a time. What cannot be read is told once, and the other keys go on.
 func (a *authority) refresh() {
-	if a.reread() && a.changed != nil {
+	a.mu.Lock()
+	if p := a.next; p != nil {
+		if p.dir != a.dir {
+			a.last, a.told = nil, "" // of another directory
+		}
+		a.dir, a.require, a.next = p.dir, p.require, nil
+	}
+	last := a.last
+	a.mu.Unlock()
+	t, err := loadTrust(a.dir, a.getenv)
+	if a.take(t, err, last) && a.changed != nil {
 		a.changed()
 	}
 }
 
-// reread is refresh without telling; it reports whether there was a change.
-func (a *authority) reread() bool {
+// take makes what was read count; it reports whether there was a change.
+func (a *authority) take(t *seal.Trust, err error, last *seal.Trust) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	t, err := loadTrust(a.dir, a.getenv)
-	if err == nil {
-		other := !reflect.DeepEqual(a.last, t)
-		a.last, a.told = t, ""
-		return other
+	msg := ""
+	if err != nil {
+		msg = oneLine(err)
 	}
-	if msg := oneLine(err); msg != a.told {
-		a.told = msg
-		a.log.Error("the trusted keys cannot be read: those read before go on, after a start none", "path", a.dir, "error", msg)
+	if msg != "" && msg != a.told {
+		rest := "the other keys go on"
+		if t == nil {
+			rest = "those read before go on, after a start none"
+		}
+		a.log.Error("trusted keys cannot be read: "+rest, "path", a.dir, "error", msg)
 	}
-	return false
+	a.told = msg
+	if t == nil {
+		return false
+	}
+	if err != nil {
+		keepYoung(a.dir, t, last)
+	}
+	other := !reflect.DeepEqual(a.last, t)
+	a.last = t
+	return other
+}
+
+// keepYoung keeps the keys whose file was written a moment ago and is not good as it
+// is, because somebody may just be writing it. One that stays so, or is gone, has none.
+func keepYoung(dir string, t, last *seal.Trust) {
+	if last == nil {
+		return
+	}
+	young := func(name string) bool {
+		fi, err := os.Stat(filepath.Join(dir, name))
+		if err != nil || !fi.Mode().IsRegular() {
+			return false
+		}
+		age := time.Since(fi.ModTime())
+		return age >= 0 && age < rescan
+	}
+	for _, k := range last.SM2 {
+		same := func(o seal.TrustedSM2) bool { return o.Name == k.Name }
+		if !slices.ContainsFunc(t.SM2, same) && young(k.Name+seal.SuffixSM2) {
+			t.SM2 = append(t.SM2, k)
+		}
+	}
+	for _, k := range last.Minisign {
+		same := func(o seal.TrustedMinisign) bool { return o.Name == k.Name }
+		if !slices.ContainsFunc(t.Minisign, same) && young(k.Name+seal.SuffixMinisign) {
+			t.Minisign = append(t.Minisign, k)
+		}
+	}
 }
 
 // trust are the keys that count, as of the last refresh.
@@ -110,26 +188,27 @@ func (a *authority) trust() *seal.Trust {
 }
 
 // loadTrust reads the trust directory and the original engine's VLLM_VQF_SIGN_PUB.
-// An empty directory name trusts nobody.
+// An empty directory name trusts nobody. Beside an error that names what is wrong
+// there may be the keys that are good; nil says that it is not known which there are.
 func loadTrust(dir string, getenv func(string) string) (*seal.Trust, error) {
 	t := new(seal.Trust)
+	var bad error
 	if dir != "" {
-		var err error
-		if t, err = seal.LoadTrust(dir); err != nil {
-			return nil, err
+		if t, bad = seal.LoadTrust(dir); t == nil {
+			return nil, bad
 		}
 	}
 	const variable = "VLLM_VQF_SIGN_PUB"
 	if v := getenv(variable); v != "" {
 		k, err := seal.ParseSM2Public(v)
 		if err != nil {
-			return nil, fmt.Errorf("environment variable %s: %w", variable, err)
+			return t, errors.Join(bad, fmt.Errorf("environment variable %s: %w", variable, err))
 		}
 		if _, known := t.FindSM2(k); !known {
 			t.SM2 = append(t.SM2, seal.TrustedSM2{Name: variable, Key: k})
 		}
 	}
-	return t, nil
+	return t, bad
 }
 
 // strict says that a signed file needs a trusted key, as VLLM_VQF_VERIFY=1 asks of

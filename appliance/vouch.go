@@ -66,9 +66,9 @@ func (a *authority) vouch(ctx context.Context, sig detached, path, of string) (v
 		return vouched{}, err
 	}
 	defer func() { _ = f.Close() }() // read only
-	check := func(k seal.MinisignKey) error { return s.CheckFile(ctx, k, f, nil) }
+	check := func(k seal.MinisignKey) error { return s.CheckFile(ctx, k, f, beating(ctx)) }
 	if s.Prehashed { // read once, however many keys share the id
-		sum, err := seal.HashFile(ctx, f, seal.NewMinisignHash(), nil)
+		sum, err := seal.HashFile(ctx, f, seal.NewMinisignHash(), beating(ctx))
 		if err != nil {
 			return vouched{}, err
 		}
