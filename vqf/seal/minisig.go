@@ -23,6 +23,10 @@ const MinisignSuffix = ".minisig"
 // itself signs none above 1 GiB so, because checking one needs all of it at once.
 const maxLegacy = 1 << 30
 
+// MaxComment is the longest comment of a new signature, in bytes: minisign reads
+// lines of less than 8 KiB, with what stands before the comment.
+const MaxComment = 8000
+
 const (
 	prefixUntrusted = "untrusted comment: "
 	prefixTrusted   = "trusted comment: "
@@ -43,7 +47,7 @@ func (s *MinisignSignature) KeyName() string { return minisignName(s.KeyID) }
 // ReadMinisignSignature reads a .minisig file. The error is ErrSignature if the
 // file is not well formed.
 func ReadMinisignSignature(path string) (*MinisignSignature, error) {
-	text, err := readSmall(path)
+	text, err := readSmall(path, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +65,7 @@ func ParseMinisignSignature(text []byte) (*MinisignSignature, error) {
 	}
 	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
 	if len(lines) != 4 {
-		return bad("it has %d lines, not 4", len(lines))
+		return bad("one has 4 lines, not %d", len(lines))
 	}
 	for i := range lines {
 		lines[i] = strings.TrimSuffix(lines[i], "\r")
@@ -120,14 +124,17 @@ func NewMinisignHash() hash.Hash {
 	return h
 }
 
-// Sign signs a file by its NewMinisignHash. comment is one line that the
-// signature covers.
+// Sign signs a file by its NewMinisignHash. comment is one line of at most
+// MaxComment bytes that the signature covers.
 func (k *MinisignPrivate) Sign(sum []byte, comment string) (*MinisignSignature, error) {
 	if len(sum) != blake2b.Size {
 		return nil, failure{ErrSignature, fmt.Sprintf("a minisign signature is made of %d bytes of BLAKE2b, not %d", blake2b.Size, len(sum))}
 	}
 	if strings.ContainsAny(comment, "\r\n") {
 		return nil, failure{ErrSignature, "the comment of a minisign signature is one line"}
+	}
+	if len(comment) > MaxComment {
+		return nil, failure{ErrSignature, fmt.Sprintf("the comment of a minisign signature has at most %d bytes, which minisign reads, not %d", MaxComment, len(comment))}
 	}
 	s := &MinisignSignature{KeyID: k.id, Prehashed: true, Comment: comment}
 	copy(s.sig[:], ed25519.Sign(k.key, sum))
@@ -184,8 +191,9 @@ func (s *MinisignSignature) CheckFile(ctx context.Context, k MinisignKey, f *os.
 	return errors.Join(s.Check(k, data), unmap())
 }
 
-// HashFile writes a file, from its start, to h and returns the sum. progress may
-// be nil.
+// HashFile writes a file, from its start, to h and returns the sum. The error is
+// ErrSignature if the file was written to meanwhile: there is no file with that sum,
+// or none any more. progress may be nil.
 func HashFile(ctx context.Context, f *os.File, h hash.Hash, progress func(done, total int64)) ([]byte, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -203,6 +211,13 @@ func HashFile(ctx context.Context, f *os.File, h hash.Hash, progress func(done, 
 			progress(off, max(off, info.Size()))
 		}
 		if err == io.EOF {
+			after, err := f.Stat()
+			if err != nil {
+				return nil, err
+			}
+			if off != info.Size() || after.Size() != off || !after.ModTime().Equal(info.ModTime()) {
+				return nil, failure{ErrSignature, fmt.Sprintf("%s was changed while it was read: wait until nobody writes to it, and try again", f.Name())}
+			}
 			return h.Sum(nil), nil
 		}
 		if err != nil {

@@ -151,7 +151,7 @@ func (s *minisignSecret) checksum() [32]byte {
 func minisignLine(text []byte, size int) ([]byte, error) {
 	lines := keyLines(text)
 	if len(lines) != 1 {
-		return nil, fmt.Errorf("it has %d lines that are no comments, not 1", len(lines))
+		return nil, fmt.Errorf("a key file has one line beside comments, not %d", len(lines))
 	}
 	return decodeLine(lines[0], size)
 }

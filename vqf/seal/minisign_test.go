@@ -148,7 +148,7 @@ func TestParseMinisignPrivateRefuses(t *testing.T) {
 		{"sum", change(180, "BBBB"), "checksum"},
 		{"short", line[:200], "characters"},
 		{"no base64", change(4, "????"), "not base64"},
-		{"two lines", line + "\n" + line, "2 lines"},
+		{"two lines", line + "\n" + line, "comments, not 2"},
 	} {
 		if _, err := seal.ParseMinisignPrivate([]byte(c.text)); !errors.Is(err, seal.ErrKey) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.says)
@@ -170,9 +170,9 @@ func TestParseMinisignSignatureRefuses(t *testing.T) {
 		return strings.Join(l, "\n")
 	}
 	for _, c := range []struct{ name, text, says string }{
-		{"empty", "", "1 lines"},
-		{"three lines", strings.Join(lines[:3], "\n"), "3 lines"},
-		{"five lines", good + "more\n", "5 lines"},
+		{"empty", "", "4 lines, not 1"},
+		{"three lines", strings.Join(lines[:3], "\n"), "4 lines, not 3"},
+		{"five lines", good + "more\n", "4 lines, not 5"},
 		{"no comment", with(0, "comment"), "first line"},
 		{"no trusted comment", with(2, "untrusted comment: x"), "third line"},
 		{"algorithm", with(1, "RX"+lines[1][2:]), "algorithm"},
