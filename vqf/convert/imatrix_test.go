@@ -66,7 +66,7 @@ func TestImatrixModels(t *testing.T) {
 	if s := r.String(); r.Quantiser != "B+mse+importance" || !strings.Contains(s, "importance matrix qwen3-tiny.gguf says nothing of lm:") {
 		t.Errorf("quantiser %s, report\n%s", r.Quantiser, s)
 	}
-	mustFail(t, src, convert.Options{Mode: "q4", Optimize: true, Importance: read("qwen3moe-tiny.dat")}, convert.ErrOption, "is not of this model")
+	mustFail(t, src, convert.Options{Mode: "q4", Optimize: true, Importance: read("qwen3moe-tiny.dat")}, convert.ErrSource, "is not of this model")
 }
 
 // imatrixDat writes the older form.

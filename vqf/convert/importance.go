@@ -113,7 +113,7 @@ func (i *Importance) prepare(ctx context.Context, m *model, threads int) (notes 
 }
 
 func (i *Importance) foreign(format string, args ...any) error {
-	return &failure{kind: ErrOption, msg: fmt.Sprintf("%s is not of this model: %s", i.From, fmt.Sprintf(format, args...))}
+	return faulty("%s is not of this model: %s", i.From, fmt.Sprintf(format, args...))
 }
 
 func partName(role string, layer, layers int) string {

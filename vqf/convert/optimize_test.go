@@ -171,9 +171,9 @@ func TestImportanceRefused(t *testing.T) {
 	even := func(int) float32 { return 1 }
 	wide, deep := miniature, miniature
 	wide.ff, deep.layers = 96, 3
-	mustFail(t, src, convert.Options{Mode: "q4", Optimize: true, Importance: importanceOf(wide, even)}, convert.ErrOption, "96 columns for down in layer 0")
-	mustFail(t, src, convert.Options{Mode: "q4", Optimize: true, Importance: importanceOf(deep, even)}, convert.ErrOption, `knows "q" in 3 layers`)
-	mustFail(t, src, convert.Options{Mode: "q4", Optimize: true, Importance: convert.NewImportance("nothing")}, convert.ErrOption, "none of the model's matrices")
+	mustFail(t, src, convert.Options{Mode: "q4", Optimize: true, Importance: importanceOf(wide, even)}, convert.ErrSource, "96 columns for down in layer 0")
+	mustFail(t, src, convert.Options{Mode: "q4", Optimize: true, Importance: importanceOf(deep, even)}, convert.ErrSource, `knows "q" in 3 layers`)
+	mustFail(t, src, convert.Options{Mode: "q4", Optimize: true, Importance: convert.NewImportance("nothing")}, convert.ErrSource, "none of the model's matrices")
 	mustFail(t, src, convert.Options{Mode: "q4", Importance: importanceOf(miniature, even)}, convert.ErrOption, "optimising was not asked for")
 
 	flat := miniature

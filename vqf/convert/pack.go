@@ -46,19 +46,23 @@ type PackOptions struct {
 // Header, flags and the bytes of every tensor stay as they are, but for offsets,
 // lengths and what encryption and signature need. Checksum or tag of bare is
 // checked on the way, so that a damaged file does not get a fresh one. dst appears
-// when it is complete and has been read back; it may be bare itself.
+// when it is complete and has been read back; it may be bare itself, but no file
+// of w.
 func Pack(ctx context.Context, bare string, w *Words, dst string, opt PackOptions, progress func(done, total int64)) (r *PackReport, err error) {
 	start := time.Now()
 	f, err := vqf.OpenContext(ctx, bare, vqf.OpenOptions{FullCheck: true, Key: opt.Key, Lazy: true}, nil)
 	if err != nil {
-		return nil, fmt.Errorf("convert: pack: %w", err)
+		return nil, fmt.Errorf("convert: %w", err)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
+	if err := checkTarget(dst, w.src.files); err != nil {
+		return nil, err
+	}
 	if f.Tokenizer() != nil {
-		return nil, &failure{kind: ErrOption, msg: fmt.Sprintf("pack: %s holds a tokenizer already", bare)}
+		return nil, unsupported("%s holds a tokenizer already: there is nothing to pack", bare)
 	}
 	if f.Flags()&vqf.FlagSigned != 0 && opt.Sign == nil && !opt.DropSignature {
-		return nil, unsupported("pack: %s is signed, and the signature covers what would change: sign the result, or let the signature go", bare)
+		return nil, unsupported("%s is signed, and the signature covers what would change: sign the result, or let the signature go", bare)
 	}
 	tok, err := tokenizer.Parse(w.Tokenizer)
 	if err != nil {
@@ -107,12 +111,12 @@ func packMeta(ctx context.Context, f *vqf.File, w *Words, converter string) (*me
 	var err error
 	if f.HasQ8() {
 		if spec.Q8, err = f.Q8Layout(); err != nil {
-			return nil, fmt.Errorf("convert: pack: %w", err)
+			return nil, fmt.Errorf("convert: %w", err)
 		}
 	}
 	if f.HasQ4() {
 		if spec.Q4, err = f.Q4Layout(); err != nil {
-			return nil, fmt.Errorf("convert: pack: %w", err)
+			return nil, fmt.Errorf("convert: %w", err)
 		}
 	}
 	e := newMeta(m, &settings{Options: Options{Converter: converter}}, spec)
@@ -153,7 +157,7 @@ func packPlan(f *vqf.File, tok, meta []byte, sign bool) (*vqf.Plan, []vqf.Tensor
 	}
 	kept := len(p.Tensors)
 	if err := p.Add(vqf.Extra{Name: vqf.NameTokenizer, Size: int64(len(tok))}, vqf.Extra{Name: vqf.NameMeta, Size: int64(len(meta))}); err != nil {
-		return nil, nil, fmt.Errorf("convert: pack: %w", err)
+		return nil, nil, fmt.Errorf("convert: %w", err)
 	}
 	if sign { // last: a signed plan takes no entries
 		p.Header.Flags |= vqf.FlagSigned
@@ -175,7 +179,7 @@ func packFile(ctx context.Context, f *vqf.File, plan *vqf.Plan, kept []vqf.Tenso
 	}
 	w, err := vqf.CreateWith(dst, plan, create)
 	if err != nil {
-		return vqf.Result{}, fmt.Errorf("convert: pack: %w", err)
+		return vqf.Result{}, fmt.Errorf("convert: %w", err)
 	}
 	defer w.Abort()
 	size := plan.Size()
@@ -187,10 +191,10 @@ func packFile(ctx context.Context, f *vqf.File, plan *vqf.Plan, kept []vqf.Tenso
 			}
 			part := buf[:min(t.Bytes-off, uint64(len(buf)))]
 			if err := f.ReadTensor(t.Name, int64(off), part); err != nil {
-				return vqf.Result{}, fmt.Errorf("convert: pack: %w", err)
+				return vqf.Result{}, fmt.Errorf("convert: %w", err)
 			}
 			if _, err := w.Write(part); err != nil {
-				return vqf.Result{}, fmt.Errorf("convert: pack: %w", err)
+				return vqf.Result{}, fmt.Errorf("convert: %w", err)
 			}
 			off += uint64(len(part))
 			if t, left, ok := w.Next(); ok {
@@ -200,12 +204,12 @@ func packFile(ctx context.Context, f *vqf.File, plan *vqf.Plan, kept []vqf.Tenso
 	}
 	for i, name := range []string{vqf.NameTokenizer, vqf.NameMeta} {
 		if err := w.WriteTensor(name, extra[i]); err != nil {
-			return vqf.Result{}, fmt.Errorf("convert: pack: %w", err)
+			return vqf.Result{}, fmt.Errorf("convert: %w", err)
 		}
 	}
 	res, err := w.CommitContext(ctx, func(done, _ int64) { progress(size+done, 2*size) })
 	if err != nil {
-		return vqf.Result{}, fmt.Errorf("convert: pack: %w", err)
+		return vqf.Result{}, fmt.Errorf("convert: %w", err)
 	}
 	return res, nil
 }

@@ -72,13 +72,13 @@ func looksTied(f *vqf.File) (bool, error) {
 	if f.HasQ8() {
 		l, err := f.Q8Layout()
 		if err != nil {
-			return false, fmt.Errorf("convert: pack: %w", err)
+			return false, fmt.Errorf("convert: %w", err)
 		}
 		layout = [...]kernels.Layout{kernels.Q8Row, kernels.Q8x4, kernels.Q8x8}[l]
 	} else {
 		l, err := f.Q4Layout()
 		if err != nil {
-			return false, fmt.Errorf("convert: pack: %w", err)
+			return false, fmt.Errorf("convert: %w", err)
 		}
 		name, layout = "q4_lm", [...]kernels.Layout{kernels.Q4Row, kernels.Q4x4}[l]
 	}
@@ -97,11 +97,11 @@ func looksTied(f *vqf.File) (bool, error) {
 	for i := range tiedRows {
 		row := i * rows / tiedRows
 		if err := f.ReadTensor(name, int64(row/h)*int64(len(band)), band); err != nil {
-			return false, fmt.Errorf("convert: pack: %w", err)
+			return false, fmt.Errorf("convert: %w", err)
 		}
 		m, err := kernels.NewMatrix(band, h, dim, layout)
 		if err != nil {
-			return false, fmt.Errorf("convert: pack: %w", err)
+			return false, fmt.Errorf("convert: %w", err)
 		}
 		m.DequantizeRow(out, row%h)
 		if err := readRow(f, embed, row, in); err != nil {
@@ -124,7 +124,7 @@ func readRow(f *vqf.File, t vqf.Tensor, row int, dst []float32) error {
 	}
 	b := make([]byte, size*len(dst))
 	if err := f.ReadTensor(t.Name, int64(row)*int64(len(b)), b); err != nil {
-		return fmt.Errorf("convert: pack: %w", err)
+		return fmt.Errorf("convert: %w", err)
 	}
 	for i := range dst {
 		if size == 2 {

@@ -140,7 +140,7 @@ func TestPackRefuses(t *testing.T) {
 	for _, c := range []struct {
 		name, file string
 		want       error
-	}{{"has one", full, convert.ErrOption}, {"damaged", broken, vqf.ErrChecksum}, {"no VQF", filepath.Join(dir, "tokenizer.json"), vqf.ErrFormat}} {
+	}{{"has one", full, convert.ErrUnsupported}, {"damaged", broken, vqf.ErrChecksum}, {"no VQF", filepath.Join(dir, "tokenizer.json"), vqf.ErrFormat}} {
 		out := filepath.Join(t.TempDir(), "out.vqf")
 		_, err := convert.Pack(context.Background(), c.file, readWords(t, dir), out, convert.PackOptions{Converter: "test 1"}, nil)
 		if !errors.Is(err, c.want) {
