@@ -28,7 +28,7 @@ Shapes: ` + strings.Join(appliance.BenchShapes(), ", ") + `.`,
   windhover bench model.vqf --threads 1,2,4
   windhover bench --shape qwen3-1.7b --mode q4 --context 0,1024
   windhover bench --mixed`,
-		Args: args(cobra.MaximumNArgs(1)),
+		Args: models(1, cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, a []string) error {
 			if len(a) == 1 {
 				if opt.Shape != "" || opt.Mode != "" {

@@ -26,7 +26,7 @@ the files.
 Exits with 0 if all is equal, else with 1.`,
 		Example: `  windhover compare old.vqf new.vqf
   windhover compare --json a.gguf b.gguf | jq '.tensors[] | select(.state != "equal")'`,
-		Args: args(cobra.ExactArgs(2)),
+		Args: models(2, cobra.ExactArgs(2)),
 		RunE: func(cmd *cobra.Command, a []string) (err error) {
 			key, err := appliance.ReadPassphrase(keyFile)
 			if err != nil {

@@ -47,19 +47,23 @@ there for other engines that read VQF.`,
   windhover convert Qwen3VL-2B-Instruct-Q8_0.gguf --mmproj mmproj-Qwen3VL-2B-Instruct-F16.gguf
   windhover convert ~/models/Qwen3-8B --resume --report -o qwen3-8b.vqf
   windhover convert ~/models/Qwen3-8B --encrypt --key-file secret.txt --sign works.sm2.key`,
-		Args: args(cobra.ExactArgs(1)),
+		Args: models(1, cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, a []string) error {
 			opt.Converter = "windhover " + appliance.Version
-			if err := keys.read(cmd, &opt); err != nil {
-				return err
-			}
-			if out == "" {
-				out = convert.DefaultOutput(a[0])
+			source := a[0]
+			if out == "" { // then only what is no source at all would be replaced, which Run says
+				source, out = "", convert.DefaultOutput(a[0])
 			}
 			if _, err := os.Stat(a[0]); err == nil { // else that is what to say
-				if err := checkOut(out); err != nil {
+				if out, err = target(cmd, out, source, opt.Mmproj, optimize.calibrate, optimize.imatrix, passphraseFile(keys.file), keys.signer); err != nil {
 					return err
 				}
+			}
+			if err := seekable(opt.Mmproj, optimize.imatrix); err != nil {
+				return err
+			}
+			if err := keys.read(cmd, &opt); err != nil {
+				return err
 			}
 			if err := optimize.read(cmd, a[0], out, &opt); err != nil {
 				return err

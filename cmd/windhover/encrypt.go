@@ -48,7 +48,7 @@ windhover encrypt --help.`,
 func newCipher(encrypt bool, cmd *cobra.Command) *cobra.Command {
 	var out, keyFile, signer string
 	var drop bool
-	cmd.Args = args(cobra.ExactArgs(1))
+	cmd.Args = models(1, cobra.ExactArgs(1))
 	cmd.RunE = func(cmd *cobra.Command, a []string) error {
 		if out == "" {
 			return usagef(cmd, "-o is needed, which may name the file itself")
@@ -56,16 +56,20 @@ func newCipher(encrypt bool, cmd *cobra.Command) *cobra.Command {
 		if drop && signer != "" {
 			return usagef(cmd, "--sign and --drop-signature are two answers: give one")
 		}
+		path, err := target(cmd, out, passphraseFile(keyFile), signer)
+		if err != nil {
+			return err
+		}
 		flags, err := lockedBy(a[0])
 		switch was := flags&vqf.FlagEnc != 0; {
 		case err != nil:
 			return err
 		case was && encrypt:
-			return fmt.Errorf("%s is encrypted already: decrypt it first if it is to have another passphrase: %w", a[0], vqf.ErrUnsupported)
+			return refuse(vqf.ErrUnsupported, "%s is encrypted already: decrypt it first if it is to have another passphrase", a[0])
 		case !was && !encrypt:
-			return fmt.Errorf("%s is not encrypted: %w", a[0], vqf.ErrUnsupported)
+			return refuse(vqf.ErrUnsupported, "%s is not encrypted: there is nothing to decrypt", a[0])
 		case flags&vqf.FlagSigned != 0 && signer == "" && !drop:
-			return fmt.Errorf("%s is signed, and the signature does not hold for the new file: give --sign KEY, or --drop-signature: %w", a[0], vqf.ErrUnsupported)
+			return refuse(vqf.ErrUnsupported, "%s is signed, and the signature does not hold for the new file: give --sign KEY, or --drop-signature", a[0])
 		}
 		opt := vqf.ResealOptions{DropSignature: drop}
 		what, key := "encrypting", &opt.To
@@ -78,7 +82,7 @@ func newCipher(encrypt bool, cmd *cobra.Command) *cobra.Command {
 		if opt.Sign, err = readInside(cmd, signer); err != nil {
 			return err
 		}
-		return reseal(cmd, what, a[0], out, opt)
+		return reseal(cmd, what, a[0], path, opt)
 	}
 	f := cmd.Flags()
 	f.StringVarP(&out, "out", "o", "", "file to write")
@@ -91,9 +95,6 @@ func newCipher(encrypt bool, cmd *cobra.Command) *cobra.Command {
 
 // reseal runs vqf.Reseal and prints what came of it.
 func reseal(cmd *cobra.Command, what, path, out string, opt vqf.ResealOptions) error {
-	if err := checkOut(out); err != nil {
-		return err
-	}
 	start := time.Now()
 	update, end := progress(cmd, what)
 	defer end()

@@ -33,9 +33,12 @@ quantised, plain float32. It is slow, and for comparing.`,
 		Example: `  windhover eval model.vqf --tokens 1,2,3 --greedy 16
   windhover eval model.vqf --text-file text.txt --nll --window 512
   windhover eval model.vqf --tokens 1,2,3 --logits logits.f32 --activations f32`,
-		Args: args(cobra.ExactArgs(1)),
+		Args: models(1, cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, a []string) error {
 			if err := flags.check(cmd); err != nil {
+				return err
+			}
+			if err := apart(cmd, "--logits", flags.logits, a[0], flags.textFile, passphraseFile(load.keyFile)); err != nil {
 				return err
 			}
 			load.opt.NoTokenizer = flags.textFile == ""

@@ -86,9 +86,13 @@ func writeLogits(ctx context.Context, m *engine.Model, ids []int32, path string)
 	if err != nil {
 		return err
 	}
+	fi, err := out.Stat()
+	if err != nil {
+		return errors.Join(err, out.Close())
+	}
 	defer func() {
 		err = errors.Join(err, out.Close())
-		if err != nil {
+		if err != nil && fi.Mode().IsRegular() { // a device or pipe stays
 			_ = os.Remove(path) // the first error tells more
 		}
 	}()

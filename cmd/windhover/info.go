@@ -25,7 +25,7 @@ refused still shows what stands before what is wrong, and the exit code is 1.`,
 		Example: `  windhover info model.vqf
   windhover info --json model.vqf | jq .flag_names
   windhover info --sums model.gguf`,
-		Args: args(cobra.ExactArgs(1)),
+		Args: models(1, cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, a []string) error {
 			doc, err := inspect(a[0])
 			if err != nil {

@@ -5,7 +5,9 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -17,24 +19,26 @@ import (
 // infoDoc is what info prints with --json; parts that a format does not have are
 // left out. The names are fixed.
 type infoDoc struct {
-	Format     string         `json:"format"` // vqf, gguf, safetensors
-	Size       int64          `json:"size"`
-	Version    uint32         `json:"version,omitempty"`
-	Flags      *uint32        `json:"flags,omitempty"`
-	FlagNames  []string       `json:"flag_names,omitempty"`
-	Header     int            `json:"header,omitempty"` // fields: 41 or 45
-	Encrypted  bool           `json:"encrypted,omitempty"`
-	Signer     string         `json:"signer,omitempty"` // fingerprint of the key that the file says signed it
-	Arch       any            `json:"arch,omitempty"`
-	DataOffset uint64         `json:"data_offset,omitempty"`
-	FileLen    uint64         `json:"file_len,omitempty"`
-	Model      *infoModel     `json:"model,omitempty"`
-	Metadata   map[string]any `json:"metadata,omitempty"` // GGUF
-	Files      []string       `json:"files,omitempty"`    // safetensors
-	Tensors    []infoTensor   `json:"tensors"`
-	Groups     []vqf.GroupSum `json:"groups,omitempty"` // VQF
-	Types      []infoType     `json:"types,omitempty"`  // GGUF, safetensors
-	Error      *jsonError     `json:"error,omitempty"`
+	Format    string   `json:"format"` // vqf, gguf, safetensors
+	Size      int64    `json:"size"`
+	Version   uint32   `json:"version,omitempty"`
+	Flags     *uint32  `json:"flags,omitempty"`
+	FlagNames []string `json:"flag_names,omitempty"`
+	Header    int      `json:"header,omitempty"` // fields: 41 or 45
+	Encrypted bool     `json:"encrypted,omitempty"`
+	Signer    string   `json:"signer,omitempty"` // fingerprint of the key that the file says signed it
+	// Architecture is what config.json of a directory names.
+	Architecture string         `json:"architecture,omitempty"`
+	Arch         any            `json:"arch,omitempty"`
+	DataOffset   uint64         `json:"data_offset,omitempty"`
+	FileLen      uint64         `json:"file_len,omitempty"`
+	Model        *infoModel     `json:"model,omitempty"`
+	Metadata     map[string]any `json:"metadata,omitempty"` // GGUF
+	Files        []string       `json:"files,omitempty"`    // safetensors
+	Tensors      []infoTensor   `json:"tensors"`
+	Groups       []vqf.GroupSum `json:"groups,omitempty"` // VQF
+	Types        []infoType     `json:"types,omitempty"`  // GGUF, safetensors
+	Error        *jsonError     `json:"error,omitempty"`
 
 	path     string
 	refused  error
@@ -53,6 +57,14 @@ type infoModel struct {
 	Tokenizer    string `json:"tokenizer"` // embedded, or where it is looked for
 	Template     bool   `json:"chat_template"`
 	Converter    string `json:"converter"`
+	// How four-bit weights were made (docs/FORMAT.md section 16), "" for nobody
+	// knows, and whether that was by looking for the smallest error.
+	Quantiser string `json:"quantiser"`
+	Optimised bool   `json:"optimised"`
+	// What quantising made of each tensor: relative RMS error and the largest
+	// difference of a weight.
+	Errors    map[string]float64 `json:"errors,omitempty"`
+	MaxErrors map[string]float64 `json:"max_errors,omitempty"`
 }
 
 type infoTensor struct {
@@ -116,6 +128,9 @@ func (d *infoDoc) print(out io.Writer) error {
 	if m := d.Model; m != nil {
 		m.print(line)
 	}
+	if d.Architecture != "" {
+		line("architecture", "%s", plainText(d.Architecture))
+	}
 	if a, ok := d.Arch.(*vqf.Arch); ok {
 		line("arch", "%s", archText(a))
 	}
@@ -140,16 +155,47 @@ func (m *infoModel) print(line func(key, format string, a ...any)) {
 	if m.Params > 0 {
 		params = fmt.Sprintf(", %d parameters", m.Params)
 	}
-	line("model", "%s, %s%s", name, m.Architecture, params)
+	line("model", "%s, %s%s", plainText(name), plainText(m.Architecture), params)
 	line("computes", "%s", m.Computes)
+	m.printQuality(line)
 	template := "with a chat template"
 	if !m.Template {
 		template = "no chat template"
 	}
 	line("tokenizer", "%s, %s", m.Tokenizer, template)
 	if m.Converter != "" {
-		line("converter", "%s", m.Converter)
+		line("converter", "%s", plainText(m.Converter))
 	}
+}
+
+// printQuality says how the weights were made and what that cost.
+func (m *infoModel) printQuality(line func(key, format string, a ...any)) {
+	quantiser := "not known"
+	switch {
+	case m.Optimised:
+		quantiser = plainText(m.Quantiser) + ", four-bit weights optimised"
+	case m.Quantiser != "":
+		quantiser = plainText(m.Quantiser) + ", not optimised"
+	}
+	line("quantiser", "%s", quantiser)
+	if len(m.Errors) == 0 {
+		return
+	}
+	names := slices.Sorted(maps.Keys(m.Errors))
+	least, worst := names[0], names[0]
+	for _, name := range names {
+		if m.Errors[name] < m.Errors[least] {
+			least = name
+		}
+		if m.Errors[name] > m.Errors[worst] {
+			worst = name
+		}
+	}
+	text := fmt.Sprintf("relative RMS %.2f %% in %s to %.2f %% in %s", 100*m.Errors[least], plainText(least), 100*m.Errors[worst], plainText(worst))
+	if len(m.MaxErrors) > 0 {
+		text += fmt.Sprintf("; largest of a weight %.3g", slices.Max(slices.Collect(maps.Values(m.MaxErrors))))
+	}
+	line("errors", "%s", text)
 }
 
 // metaText is a value of a GGUF file on one line, not too long a one.

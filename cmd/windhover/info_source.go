@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"windhover/appliance"
+	"windhover/vqf/convert"
 	"windhover/vqf/gguf"
 	"windhover/vqf/safetensors"
 )
@@ -78,7 +79,16 @@ func inspectDir(dir string) (*infoDoc, error) {
 		d.addSafetensors(f, filepath.Base(f.Path()))
 	}
 	d.countTypes()
+	d.examine()
 	return d, m.Close()
+}
+
+// examine adds what a conversion would read out of config.json. What cannot be
+// converted is shown without: convert says why.
+func (d *infoDoc) examine() {
+	if r, err := convert.Examine(d.path, convert.Options{}); err == nil {
+		d.Architecture, d.Arch = r.Architecture, &r.Arch
+	}
 }
 
 func inspectSafetensors(path string) (*infoDoc, error) {

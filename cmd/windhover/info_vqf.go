@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 
 	"windhover/vqf"
 	"windhover/vqf/seal"
@@ -63,6 +64,7 @@ func (d *infoDoc) describe() (err error) {
 	}
 	m := &meta.infoModel
 	d.Model, m.Template = m, meta.Template != ""
+	m.Optimised = strings.HasPrefix(m.Quantiser, "B+")
 	m.Q8Layout, m.Q4Layout = "", "" // of the copies that are there, below
 	m.Tokenizer = fmt.Sprintf("none inside: looked for in %s", filepath.Dir(d.path))
 	if f.Tokenizer() != nil {

@@ -37,6 +37,9 @@ Files that are there are never overwritten. A box trusts the public keys in
 			case generate == nil:
 				return usagef(cmd, "no key type %q: use sm2, minisign or ed25519", kind)
 			}
+			if endsAsDirectory(name) {
+				return usagef(cmd, "-o %s is a directory: give what the names of both files begin with", name)
+			}
 			if err := checkOut(name); err != nil {
 				return err
 			}

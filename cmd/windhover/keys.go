@@ -30,7 +30,7 @@ func addKeyFileFlag(cmd *cobra.Command, file *string) {
 func needPassphrase(file string) (*seal.Key, error) {
 	k, err := appliance.ReadPassphrase(file)
 	if err == nil && k == nil {
-		err = fmt.Errorf("a passphrase is needed: give --key-file FILE, the systemd credential vqf-key, or VLLM_VQF_KEY: %w", seal.ErrPassphrase)
+		err = refuse(seal.ErrPassphrase, "a passphrase is needed: give --key-file FILE, the systemd credential vqf-key, or VLLM_VQF_KEY")
 	}
 	return k, err
 }

@@ -10,12 +10,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"path/filepath"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
 	"windhover/appliance"
@@ -40,6 +38,19 @@ var errSilent = errors.New("failed")
 type shownError struct{ error }
 
 func (e shownError) Unwrap() error { return e.error }
+
+// refusal is an error of a kind that only programs need to know.
+type refusal struct {
+	kind error
+	msg  string
+}
+
+func (e refusal) Error() string { return e.msg }
+func (e refusal) Unwrap() error { return e.kind }
+
+func refuse(kind error, format string, a ...any) error {
+	return refusal{kind, fmt.Sprintf(format, a...)}
+}
 
 // jsonError is an error as it stands in a JSON document.
 type jsonError struct {
@@ -108,7 +119,13 @@ func classify(err error) (exit int, name string) {
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
 // message is an error as people read it.
-func message(err error) string { return strings.TrimPrefix(oneLine(err), "control: ") }
+func message(err error) string {
+	line := oneLine(err)
+	for _, name := range []string{"control: ", "convert: "} { // packages, of which people know nothing
+		line = strings.TrimPrefix(line, name)
+	}
+	return line
+}
 
 // table prints rows in columns, without spaces at the ends of lines.
 func table(cmd *cobra.Command, rows [][]string) error {
@@ -122,18 +139,6 @@ func table(cmd *cobra.Command, rows [][]string) error {
 		if _, err := fmt.Fprintln(cmd.OutOrStdout(), strings.TrimRight(line, " \n")); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// checkOut says in the words of the command line why a file could not be written.
-func checkOut(path string) error {
-	dir := filepath.Dir(path)
-	switch err := unix.Access(dir, unix.W_OK|unix.X_OK); {
-	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("-o %s: there is no directory %s: make it first", path, dir)
-	case err != nil:
-		return fmt.Errorf("-o %s: this user may not write into %s: name another file with -o: %w", path, dir, err)
 	}
 	return nil
 }

@@ -25,10 +25,11 @@ passphrase; a signature inside does not survive: --sign makes a new one,
 
 FROM is a Hugging Face directory (tokenizer.json, or vocab.json with merges.txt,
 and tokenizer_config.json, generation_config.json where there are any), a
-tokenizer.json, the model's .gguf, or another .vqf.`,
+tokenizer.json, the model's .gguf, or another .vqf, which the same passphrase opens
+if it is encrypted.`,
 		Example: `  windhover pack bare.vqf --tokenizer ~/models/Qwen3-0.6B -o qwen3-0.6b.vqf
   windhover pack model.vqf --tokenizer tokenizer.json -o model.vqf`,
-		Args: args(cobra.ExactArgs(1)),
+		Args: models(1, cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, a []string) error {
 			if tokenizer == "" || out == "" {
 				return usagef(cmd, "--tokenizer and -o are needed")
@@ -36,23 +37,26 @@ tokenizer.json, the model's .gguf, or another .vqf.`,
 			if opt.DropSignature && signer != "" {
 				return usagef(cmd, "--sign and --drop-signature are two answers: give one")
 			}
-			var err error
+			path, err := target(cmd, out, tokenizer, passphraseFile(keyFile), signer)
+			if err == nil {
+				err = seekable(tokenizer)
+			}
+			if err != nil {
+				return err
+			}
 			if opt.Key, err = appliance.ReadPassphrase(keyFile); err != nil {
 				return err
 			}
 			if opt.Sign, err = readInside(cmd, signer); err != nil {
 				return err
 			}
-			words, err := convert.ReadWords(tokenizer)
+			words, err := convert.ReadSealedWords(tokenizer, opt.Key)
 			if err != nil {
-				return err
-			}
-			if err := checkOut(out); err != nil {
-				return err
+				return keyHint(err)
 			}
 			update, end := progress(cmd, "packing")
 			defer end()
-			r, err := convert.Pack(cmd.Context(), a[0], words, out, opt, func(done, total int64) { update(done/2, total/2) })
+			r, err := convert.Pack(cmd.Context(), a[0], words, path, opt, func(done, total int64) { update(done/2, total/2) })
 			if err != nil {
 				return keyHint(err)
 			}

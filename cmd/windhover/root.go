@@ -5,9 +5,11 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"windhover/appliance"
 )
@@ -32,7 +34,9 @@ Exit codes: 0 ok, 1 failed, 2 usage, 3 unreachable, 4 denied.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		// Of the root alone: cobra runs the nearest one of a verb's parents.
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return noEmptyFlags(cmd) },
+		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.PersistentFlags().Bool("json", false, "print JSON on stdout")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{cmd, err} })
@@ -72,6 +76,26 @@ func newHelp() *cobra.Command {
 			return about.Help()
 		},
 	}
+}
+
+// noEmptyFlags refuses flags that are given without a value, as "$KEY" is when
+// nobody has set it: what was asked for, such as a signature by that key, would
+// silently be left out. Where an empty value means something it may stand.
+func noEmptyFlags(cmd *cobra.Command) (err error) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		values := []string{f.Value.String()}
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			values = list.GetSlice()
+		}
+		switch f.Name {
+		case "config", "system", "comment":
+		default:
+			if err == nil && slices.Contains(values, "") {
+				err = usagef(cmd, "--%s is empty: give it a value, or leave it out", f.Name)
+			}
+		}
+	})
+	return err
 }
 
 // usageError is a mistake in the command line.

@@ -28,7 +28,7 @@ With --json each answer is one JSON object a line.`,
   windhover run model.vqf 'Why is the sky blue?'
   windhover run model.vqf --raw --temperature 0 --max-tokens 8 'The capital of France is'
   git diff | windhover run model.vqf --system 'Summarise in one line.' -`,
-		Args: args(cobra.RangeArgs(1, 2)),
+		Args: models(1, cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, a []string) error {
 			if len(images) > 0 {
 				return noPictures()

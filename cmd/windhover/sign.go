@@ -4,6 +4,7 @@ package main
 
 import (
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -28,7 +29,7 @@ Sign last: encrypting, decrypting or packing makes either kind of signature usel
 and signing inside the one beside.`,
 		Example: `  windhover sign model.vqf --key works.sm2.key
   windhover sign model.vqf --key works.minisign.key --comment 'release 7'`,
-		Args: args(cobra.ExactArgs(1)),
+		Args: models(1, cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, a []string) error {
 			k, err := readSigner(signer)
 			if err != nil {
@@ -42,7 +43,7 @@ and signing inside the one beside.`,
 				if err := notFor(cmd, "a minisign key", inside); err != nil {
 					return err
 				}
-				return signBeside(cmd, k.Minisign, a[0], out, comment)
+				return signBeside(cmd, k.Minisign, a[0], out, comment, signer)
 			}
 			if err := notFor(cmd, "an SM2 key", beside); err != nil {
 				return err
@@ -53,7 +54,16 @@ and signing inside the one beside.`,
 			if out == "" {
 				out = a[0]
 			}
-			return signInside(cmd, k.SM2, id, a[0], out, keyFile)
+			path, err := target(cmd, out, signer, passphraseFile(keyFile))
+			if err != nil {
+				return err
+			}
+			if err := signInside(cmd, k.SM2, id, a[0], path, keyFile); err != nil {
+				return err
+			}
+			staleBeside(cmd, out, path)
+			hint(cmd, "Check it with:    windhover verify --pub NAME%s %s", seal.SuffixSM2, out)
+			return nil
 		},
 	}
 	f := cmd.Flags()
@@ -89,14 +99,17 @@ func signInside(cmd *cobra.Command, k *seal.PrivateKey, id, path, out, keyFile s
 		}
 		opt.To = opt.From
 	}
-	if err := reseal(cmd, "signing", path, out, opt); err != nil {
-		return err
+	return reseal(cmd, "signing", path, out, opt)
+}
+
+// staleBeside says which signatures beside a file, that is new under its names,
+// are of what it was.
+func staleBeside(cmd *cobra.Command, names ...string) {
+	for _, name := range slices.Compact(names) {
+		if _, err := os.Stat(name + seal.MinisignSuffix); err == nil {
+			note(cmd, "windhover: %s%s is of the file as it was and no longer fits: sign with that key again", name, seal.MinisignSuffix)
+		}
 	}
-	if _, err := os.Stat(out + seal.MinisignSuffix); err == nil {
-		note(cmd, "windhover: %s%s is of the file as it was and no longer fits: sign with that key again", out, seal.MinisignSuffix)
-	}
-	hint(cmd, "Check it with:    windhover verify --pub NAME%s %s", seal.SuffixSM2, out)
-	return nil
 }
 
 // lockedBy gives the flags of a VQF file; the error is that it is none, or cannot

@@ -17,7 +17,7 @@ import (
 )
 
 // signBeside writes FILE.minisig.
-func signBeside(cmd *cobra.Command, k *seal.MinisignPrivate, path, out, comment string) error {
+func signBeside(cmd *cobra.Command, k *seal.MinisignPrivate, path, out, comment, signer string) error {
 	start := time.Now()
 	if out == "" {
 		out = path + seal.MinisignSuffix
@@ -28,7 +28,8 @@ func signBeside(cmd *cobra.Command, k *seal.MinisignPrivate, path, out, comment 
 	if strings.ContainsAny(comment, "\r\n") {
 		return usagef(cmd, "--comment is one line")
 	}
-	if err := checkOut(out); err != nil {
+	out, err := target(cmd, out, path, signer)
+	if err != nil {
 		return err
 	}
 	update, end := progress(cmd, "signing")

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"windhover/internal/testmodel"
 )
@@ -91,5 +92,59 @@ func TestSecondSignal(t *testing.T) {
 	}
 	if ws, ok := exit.Sys().(syscall.WaitStatus); !ok || !ws.Signaled() || ws.Signal() != syscall.SIGTERM {
 		t.Errorf("got %v, want the end by the second signal", err)
+	}
+}
+
+// Where the first signal is not heard, at a pipe that nobody writes to, the second
+// one ends the program.
+func TestSecondSignalWhileBlocked(t *testing.T) {
+	program, err := exec.LookPath("windhover")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	pipe, model := filepath.Join(dir, "pipe"), filepath.Join(dir, "m.vqf")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := testmodel.Default().WriteFile(model); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		cmd := exec.Command(program, "verify", model, "--key-file", pipe)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- cmd.Wait() }()
+		signals, writer := 0, -1
+		tick, late := time.NewTicker(50*time.Millisecond), time.After(time.Minute)
+		for err = nil; err == nil; {
+			select {
+			case <-tick.C:
+				if writer < 0 { // it can be opened once there is a reader, who then waits for what never comes
+					writer, _ = syscall.Open(pipe, syscall.O_WRONLY|syscall.O_NONBLOCK, 0)
+					continue
+				}
+				signals++
+				_ = cmd.Process.Signal(s) // it may have ended by now
+			case err = <-ended:
+			case <-late:
+				_ = cmd.Process.Kill() // the failure is reported anyway
+				t.Fatalf("%v: still there after %d signals", s, signals)
+			}
+		}
+		tick.Stop()
+		_ = syscall.Close(writer) // nothing was written
+		if signals < 2 {
+			t.Errorf("%v: the end after %d signals: the first one is for the program to hear", s, signals)
+		}
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) {
+			t.Fatalf("%v: got %v", s, err)
+		}
+		if ws, ok := exit.Sys().(syscall.WaitStatus); !ok || !ws.Signaled() || ws.Signal() != s {
+			t.Errorf("%v: got %v, want the end by the signal", s, err)
+		}
 	}
 }

@@ -34,7 +34,7 @@ With --json: {"ids":[…],"tokens":[…]}.`,
 		Example: `  windhover tokenize model.vqf 'Hello, world'
   windhover tokenize model.vqf --decode 19556,28,905
   windhover tokenize model.vqf --jsonl texts.jsonl > ids.jsonl`,
-		Args: args(cobra.RangeArgs(1, 2)),
+		Args: models(1, cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, a []string) error {
 			if given := len(a) - 1 + one(flags.decode != "") + one(flags.jsonl != ""); given != 1 {
 				return usagef(cmd, "give one of TEXT, --decode and --jsonl")

@@ -47,7 +47,7 @@ Exits with 1 when a check fails.`,
   windhover verify --json model.vqf
   windhover verify --key-file secret.txt --trust ` + trustHome + ` model.vqf
   windhover verify --pub works.sm2.pub model.vqf`,
-		Args: args(cobra.ExactArgs(1)),
+		Args: models(1, cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, a []string) error {
 			key, err := appliance.ReadPassphrase(keyFile)
 			if err != nil {
@@ -109,7 +109,7 @@ func requireSignature(r *vqf.VerifyReport, beside *minisignReport, trust *seal.T
 	case beside.Trusted:
 		r.Add("signed", vqf.StatusOK, "beside, by "+beside.Signer, nil)
 	case beside.Present && !r.Signature.Present && r.OK():
-		r.Add("signed", "", "", fmt.Errorf("%s%s: made by minisign key %s, which is none of the %d trusted: %w", r.Path, seal.MinisignSuffix, beside.Key, len(trust.Minisign), vqf.ErrUntrusted))
+		r.Add("signed", "", "", refuse(vqf.ErrUntrusted, "%s%s: made by minisign key %s, which is none of the %d trusted", r.Path, seal.MinisignSuffix, beside.Key, len(trust.Minisign)))
 	default:
 		r.Add("signed", "", "", err)
 	}
