@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"windhover/vqf"
 	"windhover/vqf/gguf"
 )
 
@@ -66,5 +67,29 @@ func TestInspectHostile(t *testing.T) {
 				t.Errorf("refused: %v", d.refused)
 			}
 		})
+	}
+}
+
+// A directory says its architecture; one that cannot be converted is shown all the
+// same.
+func TestInspectDirectory(t *testing.T) {
+	const hf = "../../engine/testdata/qwen3-tiny"
+	d, err := inspect(hf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, ok := d.Arch.(*vqf.Arch); !ok || d.Architecture != "qwen3" || a.Dim != 128 || a.NLayers != 3 {
+		t.Errorf("architecture %q, %+v", d.Architecture, d.Arch)
+	}
+	bare := t.TempDir()
+	b, err := os.ReadFile(filepath.Join(hf, "model.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(bare, "model.safetensors"), b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if d, err = inspect(bare); err != nil || d.Architecture != "" || d.Arch != nil || len(d.Tensors) < 10 {
+		t.Errorf("without config.json: %+v, %v", d, err)
 	}
 }

@@ -55,7 +55,9 @@ func (d *infoDoc) describe() (err error) {
 	defer func() { err = errors.Join(err, f.Close()) }()
 	var meta struct {
 		infoModel
-		Template string `json:"chat_template"` // the field of infoModel says only whether
+		Template  string          `json:"chat_template"` // the field of infoModel says only whether
+		Errors    json.RawMessage `json:"errors"`
+		MaxErrors json.RawMessage `json:"max_errors"`
 	}
 	if b := f.Meta(); b != nil {
 		if err := json.Unmarshal(b, &meta); err != nil {
@@ -64,6 +66,12 @@ func (d *infoDoc) describe() (err error) {
 	}
 	m := &meta.infoModel
 	d.Model, m.Template = m, meta.Template != ""
+	if meta.Errors != nil || meta.MaxErrors != nil {
+		// What another writer means by these words is no reason to refuse a file.
+		if json.Unmarshal(meta.Errors, &m.Errors) != nil || json.Unmarshal(meta.MaxErrors, &m.MaxErrors) != nil {
+			m.Errors, m.MaxErrors = nil, nil
+		}
+	}
 	m.Optimised = strings.HasPrefix(m.Quantiser, "B+")
 	m.Q8Layout, m.Q4Layout = "", "" // of the copies that are there, below
 	m.Tokenizer = fmt.Sprintf("none inside: looked for in %s", filepath.Dir(d.path))
