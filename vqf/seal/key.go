@@ -9,17 +9,13 @@ import (
 	"crypto/subtle"
 	"fmt"
 	"hash"
-	"io"
-	"os"
+	"time"
 
 	"github.com/emmansun/gmsm/sm3"
 )
 
 // TagSize is the length of the tag that ends an encrypted file.
 const TagSize = sm3.Size
-
-// maxKeyFile bounds a file with a passphrase or a key.
-const maxKeyFile = 64 << 10
 
 // Key encrypts and authenticates files: docs/FORMAT.md section 9. Printing one
 // does not show it.
@@ -54,9 +50,17 @@ func KeyFromPassphrase(p []byte) (*Key, error) {
 
 // ReadKeyFile makes the key of a file that holds a passphrase: all of its bytes
 // (at most 64 KiB) but for one newline at the end, which editors add and nobody
-// types. Errors name the file.
-func ReadKeyFile(path string) (*Key, error) {
-	p, err := readSmall(path)
+// types. It is for a path that somebody has just given, which may be a pipe, as
+// that of a shell's <(…): one that nobody writes to is at its end at once, any
+// other within two minutes. Errors name the file.
+func ReadKeyFile(path string) (*Key, error) { return readKey(path, pipeWait) }
+
+// ReadStoredKeyFile is ReadKeyFile for a service, whose passphrase lies in a regular
+// file: anything else is an error, ErrKey, and not waited for.
+func ReadStoredKeyFile(path string) (*Key, error) { return readKey(path, 0) }
+
+func readKey(path string, wait time.Duration) (*Key, error) {
+	p, err := readSmall(path, wait)
 	if err != nil {
 		return nil, err
 	}
@@ -70,24 +74,6 @@ func ReadKeyFile(path string) (*Key, error) {
 		return nil, failure{ErrPassphrase, fmt.Sprintf("%s: %v", path, err)}
 	}
 	return k, nil
-}
-
-// readSmall reads a file of at most maxKeyFile bytes.
-func readSmall(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }() // was only read
-	b, err := io.ReadAll(io.LimitReader(f, maxKeyFile+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(b) > maxKeyFile {
-		clear(b)
-		return nil, failure{ErrKey, fmt.Sprintf("%s is longer than 64 KiB: this is no key file", path)}
-	}
-	return b, nil
 }
 
 // NewTag starts the tag of a file, HMAC-SM3 of what is written to it.

@@ -25,6 +25,29 @@ const (
 	SuffixFleetKey    = ".fleet.key"
 )
 
+// What a key file says of itself in a comment, because an SM2 and a fleet key look
+// alike and a name is soon another one. Older files say nothing.
+const (
+	marker       = "# windhover key: "
+	markSM2Key   = "SM2 private"
+	markFleetKey = "fleet private"
+	markFleet    = "fleet public"
+)
+
+// markedAs is the kind that a key file says it is of, if it says one other than
+// want.
+func markedAs(text []byte, want string) (kind string, other bool) {
+	for line := range strings.Lines(string(text)) {
+		if kind, ok := strings.CutPrefix(strings.TrimSpace(line), marker); ok && kind != want {
+			return kind, true
+		}
+	}
+	return "", false
+}
+
+// marked is the content of a key file of one line.
+func marked(kind, line string) []byte { return []byte(marker + kind + "\n" + line + "\n") }
+
 // KeyPair is what a key generator makes: two files.
 type KeyPair struct {
 	Private, Public string // paths
@@ -32,7 +55,7 @@ type KeyPair struct {
 }
 
 // NewSM2Pair makes an SM2 key and writes NAME.sm2.key and NAME.sm2.pub, one line
-// of hex each. The private one is for its owner alone; existing files are an
+// of hex each, the private one behind a comment that says what it is. That private one is for its owner alone; existing files are an
 // error.
 func NewSM2Pair(name string) (*KeyPair, error) {
 	k, err := GenerateSM2()
@@ -43,7 +66,7 @@ func NewSM2Pair(name string) (*KeyPair, error) {
 	if err != nil {
 		return nil, fmt.Errorf("seal: %w", err)
 	}
-	return writePair(name+SuffixSM2Key, []byte(hex.EncodeToString(raw.Bytes())+"\n"), name+SuffixSM2, []byte(k.pub.String()+"\n"), k.pub.Fingerprint())
+	return writePair(name+SuffixSM2Key, marked(markSM2Key, hex.EncodeToString(raw.Bytes())), name+SuffixSM2, []byte(k.pub.String()+"\n"), k.pub.Fingerprint())
 }
 
 // NewMinisignPair makes a minisign key without a password and writes
@@ -57,14 +80,15 @@ func NewMinisignPair(name string) (*KeyPair, error) {
 }
 
 // NewFleetPair makes an Ed25519 key for documents of a fleet and writes
-// NAME.fleet.key (the seed) and NAME.fleet.pub, one line of hex each.
+// NAME.fleet.key (the seed) and NAME.fleet.pub, one line of hex each behind a
+// comment that says what it is.
 func NewFleetPair(name string) (*KeyPair, error) {
 	pub, key, err := ed25519.GenerateKey(nil)
 	if err != nil {
 		return nil, fmt.Errorf("seal: %w", err)
 	}
 	text := hex.EncodeToString(pub)
-	return writePair(name+SuffixFleetKey, []byte(hex.EncodeToString(key.Seed())+"\n"), name+SuffixFleet, []byte(text+"\n"), text[:16])
+	return writePair(name+SuffixFleetKey, marked(markFleetKey, hex.EncodeToString(key.Seed())), name+SuffixFleet, marked(markFleet, text), text[:16])
 }
 
 // writePair writes both files or none.
@@ -106,20 +130,27 @@ type SigningKey struct {
 }
 
 // ReadSigningKey reads a file with an SM2 private key (one line of 64 hex digits)
-// or a minisign secret key; which, its content says. A fleet key, which looks
-// like the first, is refused by its name. Errors name the file.
+// or a minisign secret key; which, its content says. A public or a fleet key, which
+// may look like the first, is refused by its name or by what it says of itself. The
+// path is one that somebody has just given, as for ReadKeyFile. Errors name the file.
 func ReadSigningKey(path string) (*SigningKey, error) {
 	if strings.HasSuffix(path, SuffixFleetKey) {
 		return nil, failure{ErrKey, fmt.Sprintf("%s is a fleet key, which signs documents of a fleet and no files: take an SM2 or a minisign key", path)}
 	}
-	text, err := readSmall(path)
+	if strings.HasSuffix(path, ".pub") {
+		return nil, failure{ErrKey, fmt.Sprintf("%s is a public key by its name: signing takes the private one", path)}
+	}
+	text, err := readSmall(path, pipeWait)
 	if err != nil {
 		return nil, err
 	}
 	defer clear(text)
 	named := func(err error) error { return failure{ErrKey, fmt.Sprintf("%s: %v", path, err)} }
 	lines := keyLines(text)
+	kind, other := markedAs(text, markSM2Key)
 	switch {
+	case other:
+		return nil, named(fmt.Errorf("the file says that it is a %s key, which signs no files: take an SM2 or a minisign key", kind))
 	case len(lines) != 1:
 		return nil, named(fmt.Errorf("a key file has one line beside comments, not %d", len(lines)))
 	case isHex(lines[0], 2*len(PublicKey{})):

@@ -110,8 +110,10 @@ func TestReadSigningKeyRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	ones := strings.Repeat("1", 64)
 	for _, c := range []struct{ path, says string }{
 		{pair.Public, "public key"},
+		{fleet.Public, "public key"},
 		{fleet.Private, "fleet key"},
 		{filepath.Join("testdata", "minisign", "test.pub"), "public key"},
 		{filepath.Join("testdata", "minisign", "password.key"), "minisign -C -W"},
@@ -120,6 +122,15 @@ func TestReadSigningKeyRefuses(t *testing.T) {
 		{write(t, "zero", strings.Repeat("0", 64)), "no SM2 private key"},
 		{write(t, "short", "1234"), "64 hex digits, here are 4"},
 		{write(t, "long", strings.Repeat("1", 64<<10+1)), "no key file"},
+		// By the name alone, since 64 hex digits may be anything.
+		{write(t, "old.fleet.key", ones), "fleet key"},
+		{write(t, "old.fleet.pub", ones), "public key by its name"},
+		{write(t, "old.pub", ones), "public key by its name"},
+		// By what the file says of itself, whatever its name is.
+		{copyOf(t, fleet.Private, "x.sm2.key"), "a fleet private key"},
+		{copyOf(t, fleet.Public, "y.sm2.key"), "a fleet public key"},
+		{copyOf(t, fleet.Public, "plain"), "a fleet public key"},
+		{copyOf(t, pair.Public, "z.sm2.key"), "public key"},
 	} {
 		if _, err := seal.ReadSigningKey(c.path); !errors.Is(err, seal.ErrKey) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), c.path) {
 			t.Errorf("%s: %v, want %q and the path", c.path, err, c.says)
@@ -130,4 +141,27 @@ func TestReadSigningKeyRefuses(t *testing.T) {
 	if k, err := seal.ReadSigningKey(commented); err != nil || k.SM2 == nil {
 		t.Errorf("comments: %v, %v", k, err)
 	}
+}
+
+// A key moves under other names, and older files say nothing of themselves.
+func TestReadSigningKeyMoved(t *testing.T) {
+	pair, err := seal.NewSM2Pair(filepath.Join(t.TempDir(), "box"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{copyOf(t, pair.Private, "other"), write(t, "old", strings.Repeat("1", 64)), write(t, "old.sm2.key", strings.Repeat("1", 64)+"\n")} {
+		if k, err := seal.ReadSigningKey(path); err != nil || k.SM2 == nil {
+			t.Errorf("%s: %v, %v", path, k, err)
+		}
+	}
+}
+
+// copyOf copies a file to another name.
+func copyOf(t *testing.T, path, name string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return write(t, name, string(b))
 }

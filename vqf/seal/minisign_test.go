@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"windhover/vqf/seal"
 )
@@ -237,6 +238,56 @@ func TestMinisignProgram(t *testing.T) {
 		}
 		if err := s.CheckFile(t.Context(), signer.Minisign.Public(), open(t, file), nil); err != nil || s.Comment != "signed there" {
 			t.Errorf("%v: %v, comment %q", kind, err, s.Comment)
+		}
+	}
+}
+
+// A comment is as long as minisign can read, and no longer.
+func TestMinisignCommentLength(t *testing.T) {
+	k, err := seal.GenerateMinisign()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := seal.NewMinisignHash()
+	s, err := k.Sign(h.Sum(nil), strings.Repeat("x", seal.MaxComment))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(s.File())) {
+		if len(line) > 8191 {
+			t.Errorf("a line of %d bytes", len(line))
+		}
+	}
+	if _, err := k.Sign(h.Sum(nil), strings.Repeat("x", seal.MaxComment+1)); !errors.Is(err, seal.ErrSignature) || !strings.Contains(err.Error(), "8000") {
+		t.Errorf("a longer comment: %v", err)
+	}
+}
+
+// There is no sum of a file that is written to while it is read.
+func TestHashFileChanged(t *testing.T) {
+	const size = 3 << 20 // several pieces
+	for what, meddle := range map[string]func(path string) error{
+		"grows":   func(path string) error { return os.Truncate(path, size+1) },
+		"shrinks": func(path string) error { return os.Truncate(path, size-1) },
+		"written to": func(path string) error {
+			return os.WriteFile(path, make([]byte, size), 0o600)
+		},
+	} {
+		path := write(t, "weights", strings.Repeat("w", size))
+		if err := os.Chtimes(path, time.Time{}, time.Unix(1, 0)); err != nil {
+			t.Fatal(err)
+		}
+		f, done := open(t, path), false
+		_, err := seal.HashFile(t.Context(), f, seal.NewMinisignHash(), func(int64, int64) {
+			if !done {
+				done = true
+				if err := meddle(path); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		if !errors.Is(err, seal.ErrSignature) || !strings.Contains(err.Error(), path+" was changed") {
+			t.Errorf("%s: %v", what, err)
 		}
 	}
 }

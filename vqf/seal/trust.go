@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // Trust is the set of keys whose signatures count.
@@ -31,9 +32,13 @@ type TrustedMinisign struct {
 
 // LoadTrust reads the public keys of a directory: NAME.sm2.pub and
 // NAME.minisign.pub, one each. Other files, and those whose names begin with a
-// point, are not looked at. A directory that is not there trusts nobody; a key
-// file that cannot be read or is not well formed is an error that names it,
-// since the signatures of its owner would be refused for no visible reason.
+// point, are not looked at. A directory that is not there trusts nobody.
+//
+// A key file that cannot be read, is not well formed or is no regular file is an
+// error that names it, since the signatures of its owner would be refused for no
+// visible reason. The keys of the other files are returned beside it, so that one
+// bad file neither locks everybody out nor lets a key count that was taken away.
+// Only if the directory itself cannot be read is the Trust nil.
 func LoadTrust(dir string) (*Trust, error) {
 	t := new(Trust)
 	entries, err := os.ReadDir(dir) // by name
@@ -43,6 +48,7 @@ func LoadTrust(dir string) (*Trust, error) {
 	if err != nil {
 		return nil, err
 	}
+	var bad []error
 	for _, e := range entries {
 		name := e.Name()
 		if strings.HasPrefix(name, ".") {
@@ -51,23 +57,28 @@ func LoadTrust(dir string) (*Trust, error) {
 		if !strings.HasSuffix(name, SuffixSM2) && !strings.HasSuffix(name, SuffixMinisign) {
 			continue
 		}
-		one, err := ReadTrusted(filepath.Join(dir, name))
+		one, err := readTrusted(filepath.Join(dir, name), 0)
 		if err != nil {
-			return nil, err
+			bad = append(bad, err)
+			continue
 		}
 		if strings.HasSuffix(name, SuffixSM2) != (len(one.SM2) == 1) {
-			return nil, failure{ErrKey, fmt.Sprintf("%s: the key inside is of another kind than the name says", filepath.Join(dir, name))}
+			bad = append(bad, failure{ErrKey, fmt.Sprintf("%s: the key inside is of another kind than the name says", filepath.Join(dir, name))})
+			continue
 		}
 		t.SM2 = append(t.SM2, one.SM2...)
 		t.Minisign = append(t.Minisign, one.Minisign...)
 	}
-	return t, nil
+	return t, errors.Join(bad...)
 }
 
 // ReadTrusted reads the file of one public key, SM2 (one line of 128 hex digits)
-// or minisign; which, its content says. Errors name the file.
-func ReadTrusted(path string) (*Trust, error) {
-	text, err := readSmall(path)
+// or minisign; which, its content says. The path is one that somebody has just
+// given, as for ReadKeyFile. Errors name the file.
+func ReadTrusted(path string) (*Trust, error) { return readTrusted(path, pipeWait) }
+
+func readTrusted(path string, wait time.Duration) (*Trust, error) {
+	text, err := readSmall(path, wait)
 	if err != nil {
 		return nil, err
 	}

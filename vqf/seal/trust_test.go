@@ -70,7 +70,8 @@ func TestLoadTrustOfNobody(t *testing.T) {
 	}
 }
 
-// A trusted key that cannot be used is an error and not a key less.
+// A trusted key that cannot be used is an error and not a key less; the others
+// count.
 func TestLoadTrustRefuses(t *testing.T) {
 	mini, err := os.ReadFile(filepath.Join("testdata", "minisign", "test.pub"))
 	if err != nil {
@@ -88,11 +89,23 @@ func TestLoadTrustRefuses(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		put(t, dir, c.name, c.content)
-		if _, err := seal.LoadTrust(dir); !errors.Is(err, seal.ErrKey) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), filepath.Join(dir, c.name)) {
+		put(t, dir, "b.sm2.pub", vectorPublic)
+		put(t, dir, "c.minisign.pub", string(mini))
+		trust, err := seal.LoadTrust(dir)
+		if trust == nil || len(trust.SM2) != 1 || trust.SM2[0].Name != "b" || len(trust.Minisign) != 1 || trust.Minisign[0].Name != "c" {
+			t.Errorf("%s with %.20q: the other keys do not count: %+v", c.name, c.content, trust)
+		}
+		if !errors.Is(err, seal.ErrKey) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), filepath.Join(dir, c.name)) {
 			t.Errorf("%s with %.20q: %v, want %q and the path", c.name, c.content, err, c.says)
 		}
 	}
 	dir := t.TempDir()
+	put(t, dir, "a.minisign.pub", "x")
+	put(t, dir, "b.sm2.pub", "y")
+	if _, err := seal.LoadTrust(dir); err == nil || !strings.Contains(err.Error(), "a.minisign.pub") || !strings.Contains(err.Error(), "b.sm2.pub") {
+		t.Errorf("two bad files: %v", err)
+	}
+	dir = t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "a.sm2.pub"), 0o755); err != nil {
 		t.Fatal(err)
 	}
