@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -30,9 +31,11 @@ file of its own beside a GGUF file: give it with --mmproj.
 
 The result appears under its name only when it is complete, has been read back
 and has reached the disk. The same source and options give the same bytes on
-every machine, but for what --encrypt and --sign draw. What is interrupted leaves nothing, or with --resume what the next
---resume of the same conversion goes on from: .NAME.partial and .NAME.journal
-beside the result. A kill or a loss of power costs a few seconds of the work.
+every machine, but for what --encrypt and --sign draw. What is interrupted leaves
+nothing; what is killed leaves hidden temporary files beside the result, which the
+next conversion to the same name removes. With --resume both leave what the next
+--resume of the same conversion goes on from: .NAME.partial and .NAME.journal. A
+kill or a loss of power then costs a few seconds of the work, and a calibration.
 
 --optimize makes better four-bit weights in the same format. With --calibrate the
 model reads a text first, converted to eight bits beside the result for a while.
@@ -49,13 +52,14 @@ there for other engines that read VQF.`,
   windhover convert ~/models/Qwen3-8B --encrypt --key-file secret.txt --sign works.sm2.key`,
 		Args: models(1, cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, a []string) error {
+			start := time.Now() // the report's time is that of all the work, calibrating too
 			opt.Converter = "windhover " + appliance.Version
 			source := a[0]
 			if out == "" { // then only what is no source at all would be replaced, which Run says
 				source, out = "", convert.DefaultOutput(a[0])
 			}
 			if _, err := os.Stat(a[0]); err == nil { // else that is what to say
-				if out, err = target(cmd, out, source, opt.Mmproj, optimize.calibrate, optimize.imatrix, passphraseFile(keys.file), keys.signer); err != nil {
+				if out, err = target(cmd, out, source, filepath.Join(a[0], "model.safetensors.index.json"), opt.Mmproj, optimize.calibrate, optimize.imatrix, passphraseFile(keys.file), keys.signer); err != nil {
 					return err
 				}
 			}
@@ -76,6 +80,7 @@ there for other engines that read VQF.`,
 				return err
 			}
 			end()
+			report.Seconds = time.Since(start).Seconds()
 			if wantJSON(cmd) {
 				return printJSON(cmd, report)
 			}

@@ -24,7 +24,7 @@ func target(cmd *cobra.Command, out string, reads ...string) (string, error) {
 	switch {
 	case endsAsDirectory(out), err == nil && there.IsDir():
 		return "", usagef(cmd, "-o %s is a directory: name the file to write", out)
-	case errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission): // of this checkOut has more to say
 	case err != nil:
 		return "", fmt.Errorf("-o: %w", err)
 	case !there.Mode().IsRegular():

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
+	"slices"
 	"time"
 
 	"windhover/engine/tokenizer"
@@ -55,7 +57,8 @@ func Pack(ctx context.Context, bare string, w *Words, dst string, opt PackOption
 		return nil, fmt.Errorf("convert: %w", err)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	if err := checkTarget(dst, w.src.files); err != nil {
+	words := append(slices.Clone(w.src.files), sourceFile{path: w.src.path}, sourceFile{path: filepath.Join(w.src.path, "config.json")})
+	if err := checkTarget(dst, words); err != nil {
 		return nil, err
 	}
 	if f.Tokenizer() != nil {
