@@ -25,24 +25,23 @@ const (
 	SuffixFleetKey    = ".fleet.key"
 )
 
-// What a key file says of itself in a comment, because an SM2 and a fleet key look
-// alike and a name is soon another one. Older files say nothing.
+// What a key file of a fleet says of itself in a comment, because it looks like an
+// SM2 key and a name is soon another one. Older files say nothing, and SM2 keys are
+// one line alone, as the environment of the original engine takes them.
 const (
 	marker       = "# windhover key: "
-	markSM2Key   = "SM2 private"
 	markFleetKey = "fleet private"
 	markFleet    = "fleet public"
 )
 
-// markedAs is the kind that a key file says it is of, if it says one other than
-// want.
-func markedAs(text []byte, want string) (kind string, other bool) {
+// markOf is the kind that a key file says it is of, empty if it says nothing.
+func markOf(text []byte) string {
 	for line := range strings.Lines(string(text)) {
-		if kind, ok := strings.CutPrefix(strings.TrimSpace(line), marker); ok && kind != want {
-			return kind, true
+		if kind, ok := strings.CutPrefix(strings.TrimSpace(line), marker); ok {
+			return kind
 		}
 	}
-	return "", false
+	return ""
 }
 
 // marked is the content of a key file of one line.
@@ -55,7 +54,7 @@ type KeyPair struct {
 }
 
 // NewSM2Pair makes an SM2 key and writes NAME.sm2.key and NAME.sm2.pub, one line
-// of hex each, the private one behind a comment that says what it is. That private one is for its owner alone; existing files are an
+// of hex each and nothing else, so that $(cat NAME.sm2.key) is the key. The private private one is for its owner alone; existing files are an
 // error.
 func NewSM2Pair(name string) (*KeyPair, error) {
 	k, err := GenerateSM2()
@@ -66,7 +65,7 @@ func NewSM2Pair(name string) (*KeyPair, error) {
 	if err != nil {
 		return nil, fmt.Errorf("seal: %w", err)
 	}
-	return writePair(name+SuffixSM2Key, marked(markSM2Key, hex.EncodeToString(raw.Bytes())), name+SuffixSM2, []byte(k.pub.String()+"\n"), k.pub.Fingerprint())
+	return writePair(name+SuffixSM2Key, []byte(hex.EncodeToString(raw.Bytes())+"\n"), name+SuffixSM2, []byte(k.pub.String()+"\n"), k.pub.Fingerprint())
 }
 
 // NewMinisignPair makes a minisign key without a password and writes
@@ -147,9 +146,9 @@ func ReadSigningKey(path string) (*SigningKey, error) {
 	defer clear(text)
 	named := func(err error) error { return failure{ErrKey, fmt.Sprintf("%s: %v", path, err)} }
 	lines := keyLines(text)
-	kind, other := markedAs(text, markSM2Key)
+	kind := markOf(text)
 	switch {
-	case other:
+	case kind != "":
 		return nil, named(fmt.Errorf("the file says that it is a %s key, which signs no files: take an SM2 or a minisign key", kind))
 	case len(lines) != 1:
 		return nil, named(fmt.Errorf("a key file has one line beside comments, not %d", len(lines)))

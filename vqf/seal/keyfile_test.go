@@ -149,6 +149,10 @@ func TestReadSigningKeyMoved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// $(cat KEY) is what the environment takes.
+	if b, err := os.ReadFile(pair.Private); err != nil || len(b) != 65 || b[64] != '\n' {
+		t.Errorf("the private key has %d bytes, %v", len(b), err)
+	}
 	for _, path := range []string{copyOf(t, pair.Private, "other"), write(t, "old", strings.Repeat("1", 64)), write(t, "old.sm2.key", strings.Repeat("1", 64)+"\n")} {
 		if k, err := seal.ReadSigningKey(path); err != nil || k.SM2 == nil {
 			t.Errorf("%s: %v, %v", path, k, err)
