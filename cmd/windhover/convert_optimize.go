@@ -72,6 +72,9 @@ func (o *convertOptimize) read(cmd *cobra.Command, src, out string, opt *convert
 	case !plan.Embedded && !opt.Bare:
 		return fmt.Errorf("--calibrate: %s has no tokenizer, and so the model cannot read a text: use --imatrix", src)
 	}
+	if opt.Resume {
+		cmd.PrintErrln("windhover: --resume keeps what is converted, not what a calibration found: the text is read again each time")
+	}
 	tokens, err := o.tokens(cmd, src)
 	if err != nil {
 		return err

@@ -80,6 +80,7 @@ if it is encrypted.`,
 	f := cmd.Flags()
 	f.StringVar(&tokenizer, "tokenizer", "", "where the tokenizer is")
 	f.StringVarP(&out, "out", "o", "", "file to write")
+	f.StringVar(&opt.Name, "name", "", "name in the metadata (default: what FROM or the file says)")
 	f.StringVar(&signer, "sign", "", "file with the SM2 private key that signs the result")
 	f.BoolVar(&opt.DropSignature, "drop-signature", false, "let a signature inside go")
 	addKeyFileFlag(cmd, &keyFile)

@@ -33,7 +33,7 @@ type meta struct {
 	SpecialIDs    map[string]int `json:"special_ids"`
 	Generation    generation     `json:"generation"`
 	Mode          vqf.Mode       `json:"mode"`
-	Quantiser     string         `json:"quantiser"`
+	Quantiser     string         `json:"quantiser,omitempty"` // missing: nobody knows
 	Q8Layout      string         `json:"q8_layout"`
 	Q4Layout      string         `json:"q4_layout"`
 	Tied          bool           `json:"tied"`

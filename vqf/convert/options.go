@@ -134,8 +134,13 @@ func (o Options) resolve() (*settings, error) {
 	default:
 		return bad("no header %q: use auto, 41 or 45", o.Header)
 	}
-	if o.MaxSeq < 0 || o.Threads < 0 || o.Chunk < 0 {
-		return bad("max-seq %d, threads %d and chunk %d must not be negative", o.MaxSeq, o.Threads, o.Chunk)
+	for _, n := range []struct {
+		name  string
+		value int
+	}{{"max-seq", o.MaxSeq}, {"threads", o.Threads}, {"chunk", o.Chunk}} {
+		if n.value < 0 {
+			return bad("%s %d: it must not be negative", n.name, n.value)
+		}
 	}
 	if o.SignID != "" && (o.Sign == nil || !seal.KnownID(o.SignID)) {
 		return bad("signer id %q: it goes with a key, and readers accept %s and %s", o.SignID, seal.IDKestrel, seal.IDShs)

@@ -38,6 +38,7 @@ type PackReport struct {
 // PackOptions says what Pack needs beside the files.
 type PackOptions struct {
 	Converter     string           // names the program in the metadata
+	Name          string           // of the model, for the metadata; "": what the words or the file say
 	Key           *seal.Key        // of an encrypted file, which stays encrypted
 	Sign          *seal.PrivateKey // signs the result
 	SignID        string           // signer id; empty: seal.IDKestrel
@@ -74,7 +75,7 @@ func Pack(ctx context.Context, bare string, w *Words, dst string, opt PackOption
 	if n := tok.VocabSize(); uint64(n) > uint64(f.Arch().VocabSize) {
 		return nil, faulty("%s has %d tokens, the model %d: they do not belong together", w.Origin, n, f.Arch().VocabSize)
 	}
-	e, err := packMeta(ctx, f, w, opt.Converter)
+	e, err := packMeta(ctx, f, w, opt)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +99,7 @@ func Pack(ctx context.Context, bare string, w *Words, dst string, opt PackOption
 
 // packMeta is the metadata of a file that was converted by somebody else: what
 // cannot be known is left open.
-func packMeta(ctx context.Context, f *vqf.File, w *Words, converter string) (*meta, error) {
+func packMeta(ctx context.Context, f *vqf.File, w *Words, opt PackOptions) (*meta, error) {
 	if err := w.src.words.checkTemplate(); err != nil {
 		return nil, err
 	}
@@ -111,6 +112,14 @@ func packMeta(ctx context.Context, f *vqf.File, w *Words, converter string) (*me
 		}
 	}
 	spec := vqf.Spec{Mode: modeOf(f)}
+	// Of a family that the file lacks, its flags say what a writer of the same
+	// file says, too.
+	if f.Flags()&vqf.FlagQ8x8 != 0 {
+		spec.Q8 = vqf.Layout8x8
+	}
+	if f.Flags()&vqf.FlagQ4x4 != 0 {
+		spec.Q4 = vqf.Layout4x4
+	}
 	var err error
 	if f.HasQ8() {
 		if spec.Q8, err = f.Q8Layout(); err != nil {
@@ -122,7 +131,7 @@ func packMeta(ctx context.Context, f *vqf.File, w *Words, converter string) (*me
 			return nil, fmt.Errorf("convert: %w", err)
 		}
 	}
-	e := newMeta(m, &settings{Options: Options{Converter: converter}}, spec)
+	e := newMeta(m, &settings{Options: Options{Converter: opt.Converter, Name: opt.Name}}, spec)
 	e.Quantiser = "" // nobody knows, unless the file says
 	sums, err := digests(ctx, m.files)
 	if err != nil {

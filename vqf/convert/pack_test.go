@@ -197,6 +197,36 @@ func TestPackTellsTied(t *testing.T) {
 	}
 }
 
+// The metadata of a file of any mode says the layouts that its flags say, the name
+// that was asked for, and no word for a quantiser that nobody knows.
+func TestPackLayoutsAndName(t *testing.T) {
+	_, dir := bareAndWords(t, 41)
+	for _, mode := range []vqf.Mode{vqf.ModeQ8, vqf.ModeQ4, vqf.ModeDual, vqf.ModeQ4I, vqf.ModeG256} {
+		c := testmodel.Default()
+		c.Bare, c.Mode = true, mode
+		a := openVQF(t, testmodel.Write(t, c))
+		out := filepath.Join(t.TempDir(), "out.vqf")
+		if _, err := convert.Pack(t.Context(), a.Path(), readWords(t, dir), out, convert.PackOptions{Name: "mine"}, nil); err != nil {
+			t.Fatal(err)
+		}
+		var meta map[string]any
+		if err := json.Unmarshal(openVQF(t, out).Meta(), &meta); err != nil {
+			t.Fatal(err)
+		}
+		q8, q4 := "row", "row"
+		if a.Flags()&vqf.FlagQ8x8 != 0 {
+			q8 = "8x8"
+		}
+		if a.Flags()&vqf.FlagQ4x4 != 0 {
+			q4 = "4x4"
+		}
+		quantiser, said := meta["quantiser"]
+		if meta["q8_layout"] != q8 || meta["q4_layout"] != q4 || meta["name"] != "mine" || said {
+			t.Errorf("%s: q8 %v, want %s; q4 %v, want %s; name %v, quantiser %v", mode, meta["q8_layout"], q8, meta["q4_layout"], q4, meta["name"], quantiser)
+		}
+	}
+}
+
 // A t_meta without a tokenizer is kept where it knows more.
 func TestPackKeepsMeta(t *testing.T) {
 	bare, dir := bareAndWords(t, 41)

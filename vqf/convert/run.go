@@ -119,6 +119,9 @@ func (m *model) spec(set *settings, r *Report) (spec vqf.Spec, notes []string) {
 	if mode.HasQ4() && spec.Q4 != vqf.Layout4x4 {
 		notes = append(notes, fmt.Sprintf("q4 is written row-major: the model's sizes do not divide into 4x4 groups (vocabulary %d)", m.arch.VocabSize))
 	}
+	if set.Name != "" && (set.Bare || m.tokenizer == nil) {
+		notes = append(notes, fmt.Sprintf("the name %q is dropped: it goes into the metadata, which a bare file does not have", set.Name))
+	}
 	if m.tokenizer == nil && !set.Bare {
 		notes = append(notes, "the source has no tokenizer: none is embedded, and the file needs one beside it to be served")
 	}

@@ -276,7 +276,8 @@ func TestOptions(t *testing.T) {
 		{convert.Options{Q8Layout: "16x16"}, `"16x16"`},
 		{convert.Options{Header: "43"}, `"43"`},
 		{convert.Options{MaxSeq: 1025}, "1025"},
-		{convert.Options{MaxSeq: -1}, "-1"},
+		{convert.Options{MaxSeq: -1}, "max-seq -1: it must not be negative"},
+		{convert.Options{Threads: -2}, "threads -2: it must not be negative"},
 	} {
 		mustFail(t, src, c.opt, convert.ErrOption, c.want)
 	}
@@ -290,6 +291,9 @@ func TestOptions(t *testing.T) {
 	})
 	if _, r := run(t, src, convert.Options{}); r.Mode != vqf.ModeQ8 || !r.Auto {
 		t.Errorf("auto: got %s, want q8 for a small model", r.Mode)
+	}
+	if _, r := run(t, src, convert.Options{Bare: true, Name: "mine"}); !strings.Contains(strings.Join(r.Notes, "\n"), `the name "mine" is dropped`) {
+		t.Errorf("a name for a bare file: notes %q", r.Notes)
 	}
 	if _, r := run(t, src, convert.Options{MaxSeq: 100}); r.Arch.MaxSeqLen != 100 || r.Context != 1024 {
 		t.Errorf("max-seq 100: got %d of %d", r.Arch.MaxSeqLen, r.Context)
