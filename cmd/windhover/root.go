@@ -90,7 +90,8 @@ func noEmptyFlags(cmd *cobra.Command) (err error) {
 		switch f.Name {
 		case "config", "system", "comment":
 		default:
-			if err == nil && slices.Contains(values, "") {
+			// "-o=" with nothing behind it is taken for the value "=".
+			if err == nil && (slices.Contains(values, "") || f.Shorthand != "" && slices.Contains(values, "=")) {
 				err = usagef(cmd, "--%s is empty: give it a value, or leave it out", f.Name)
 			}
 		}

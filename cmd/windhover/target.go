@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -116,15 +117,19 @@ func models(n int, check cobra.PositionalArgs) cobra.PositionalArgs {
 		if err := check(cmd, a); err != nil {
 			return err
 		}
-		return seekable(a[:min(n, len(a))]...)
+		a = a[:min(n, len(a))]
+		if slices.Contains(a, "") {
+			return usagef(cmd, "the name of a file is empty: write %s%s", cmd.CommandPath(), strings.TrimPrefix(cmd.Use, cmd.Name()))
+		}
+		return seekable(a...)
 	}
 }
 
-// seekable refuses pipes and devices. What cannot be looked at is left to those
-// who open it, empty names are skipped.
+// seekable refuses pipes and devices. What cannot be looked at, or has no name, is
+// left to those who open it.
 func seekable(paths ...string) error {
 	for _, path := range paths {
-		if fi, err := os.Stat(path); path != "" && err == nil && !fi.Mode().IsRegular() && !fi.IsDir() {
+		if fi, err := os.Stat(path); err == nil && !fi.Mode().IsRegular() && !fi.IsDir() {
 			return fmt.Errorf("%s is no regular file: copy what it gives into one", path)
 		}
 	}
