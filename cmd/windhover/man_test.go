@@ -54,6 +54,39 @@ func TestManVerbsAndFlags(t *testing.T) {
 	}
 }
 
+// windhover(1) names every flag of every verb, once for those that share it; those
+// of serve are in windhover(8).
+func TestManNamesEveryFlag(t *testing.T) {
+	named := map[string]map[string]bool{"windhover.1": {}, "windhover.8": {}}
+	for name, flags := range named {
+		for _, m := range regexp.MustCompile(`Fl Fl ([a-z0-9-]+)`).FindAllStringSubmatch(manPage(t, name), -1) {
+			flags[m[1]] = true
+		}
+	}
+	var seen int
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		page := "windhover.1"
+		if cmd.Name() == "serve" {
+			page = "windhover.8"
+		}
+		for _, set := range []*pflag.FlagSet{cmd.LocalFlags(), cmd.PersistentFlags()} {
+			set.VisitAll(func(f *pflag.Flag) {
+				if seen++; !f.Hidden && f.Name != "help" && !named[page][f.Name] {
+					t.Errorf("%s does not name --%s of %s", page, f.Name, cmd.CommandPath())
+				}
+			})
+		}
+		for _, c := range cmd.Commands() {
+			walk(c)
+		}
+	}
+	walk(newRoot())
+	if seen < 100 {
+		t.Fatalf("only %d flags were looked up", seen)
+	}
+}
+
 // windhover(8) names every key of the configuration but those that have one value
 // only so far, and the tables of lists.
 func TestManConfiguration(t *testing.T) {
