@@ -198,7 +198,7 @@ func TestSignatureRefused(t *testing.T) {
 			if r.Signature.DigestOK != c.digest || r.Signature.Trusted != (c.is == nil) {
 				t.Errorf("signature: got %+v", r.Signature)
 			}
-			if computed, _, match := r.Sums(); match == vqf.MatchNo && r.Encrypted && computed != "another" {
+			if computed, _, match := r.Sums(); match == vqf.MatchNo && r.Encrypted && computed != "a different tag" {
 				t.Errorf("the tag of a changed file is told: %s", computed)
 			}
 		})

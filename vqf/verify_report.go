@@ -68,7 +68,7 @@ func (r *VerifyReport) Sums() (computed, stored, match string) {
 		}
 		for _, c := range r.Checks {
 			if errors.Is(c.err, ErrTag) {
-				return "another", stored, MatchNo
+				return "a different tag", stored, MatchNo
 			}
 		}
 		return "-", stored, MatchUnknown
