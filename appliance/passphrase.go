@@ -77,7 +77,7 @@ func (p *passphrase) key() (*seal.Key, error) {
 	path, variable := p.source()
 	switch {
 	case path != "":
-		return seal.ReadKeyFile(path)
+		return seal.ReadStoredKeyFile(path)
 	case variable != "":
 		if p.tell != nil {
 			p.told.Do(p.tell)

@@ -10,10 +10,13 @@ import (
 )
 
 // ReadPassphrase finds the key of encrypted files for a tool on the command line:
-// in file if that is given, else as the daemon does, in the systemd credential
+// in file if that is given, which may be a pipe, else as the daemon does, in the systemd credential
 // vqf-key or the environment variable VLLM_VQF_KEY. It is nil where there is none.
 func ReadPassphrase(file string) (*seal.Key, error) {
-	return (&passphrase{file: file, getenv: os.Getenv}).key()
+	if file != "" {
+		return seal.ReadKeyFile(file)
+	}
+	return (&passphrase{getenv: os.Getenv}).key()
 }
 
 // ReadTrust gives the keys that a tool on the command line is told to trust: a

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 
 	"windhover/vqf/seal"
 )
@@ -34,7 +33,7 @@ func checkMinisign(ctx context.Context, path string, trust *seal.Trust, progress
 		return r, err
 	}
 	r.Key = s.KeyName()
-	f, err := os.Open(path)
+	f, _, err := openPlain(path)
 	if err != nil {
 		return r, err
 	}

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,7 +11,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
+	"windhover/vqf"
 	"windhover/vqf/seal"
 )
 
@@ -27,6 +28,9 @@ func signBeside(cmd *cobra.Command, k *seal.MinisignPrivate, path, out, comment,
 	}
 	if strings.ContainsAny(comment, "\r\n") {
 		return usagef(cmd, "--comment is one line")
+	}
+	if len(comment) > seal.MaxComment {
+		return usagef(cmd, "--comment has %d bytes: minisign reads %d", len(comment), seal.MaxComment)
 	}
 	out, err := target(cmd, out, path, signer)
 	if err != nil {
@@ -43,7 +47,7 @@ func signBeside(cmd *cobra.Command, k *seal.MinisignPrivate, path, out, comment,
 	if err != nil {
 		return err
 	}
-	if err := replaceFile(out, s.File()); err != nil {
+	if err := vqf.ReplaceFile(out, s.File()); err != nil {
 		return err
 	}
 	if wantJSON(cmd) {
@@ -62,41 +66,43 @@ func signBeside(cmd *cobra.Command, k *seal.MinisignPrivate, path, out, comment,
 	return nil
 }
 
+// minisignSum is what a signature of the file is made of. A file that somebody
+// writes to meanwhile has none.
 func minisignSum(ctx context.Context, path string, progress func(done, total int64)) (sum []byte, size int64, err error) {
-	f, err := os.Open(path)
+	f, size, err := openPlain(path)
 	if err != nil {
 		return nil, 0, err
 	}
 	defer func() { _ = f.Close() }() // was only read
+	before, err := vqf.StampOf(f)
+	if err != nil {
+		return nil, 0, err
+	}
+	if sum, err = seal.HashFile(ctx, f, seal.NewMinisignHash(), progress); err != nil {
+		return nil, 0, err
+	}
+	// Its time of writing can be set back, the stamp cannot.
+	if after, err := vqf.StampOf(f); err != nil {
+		return nil, 0, err
+	} else if after != before {
+		return nil, 0, fmt.Errorf("%s was changed while it was read: wait until nobody writes to it, and try again", path)
+	}
+	return sum, size, nil
+}
+
+// openPlain opens a regular file, and waits at no pipe.
+func openPlain(path string) (*os.File, int64, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, 0, err
+	}
 	fi, err := f.Stat()
 	if err == nil && !fi.Mode().IsRegular() {
 		err = fmt.Errorf("%s is no regular file", path)
 	}
 	if err != nil {
+		_ = f.Close() // was only opened
 		return nil, 0, err
 	}
-	sum, err = seal.HashFile(ctx, f, seal.NewMinisignHash(), progress)
-	return sum, fi.Size(), err
-}
-
-// replaceFile writes a small file so that its name has the old content or the new.
-func replaceFile(path string, content []byte) error {
-	temporary := filepath.Join(filepath.Dir(path), fmt.Sprintf(".%s.%d.tmp", filepath.Base(path), os.Getpid()))
-	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(content)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(temporary, path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(temporary))
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return f, fi.Size(), nil
 }

@@ -137,7 +137,7 @@ func ReadSigningKey(path string) (*SigningKey, error) {
 		return nil, failure{ErrKey, fmt.Sprintf("%s is a fleet key, which signs documents of a fleet and no files: take an SM2 or a minisign key", path)}
 	}
 	if strings.HasSuffix(path, ".pub") {
-		return nil, failure{ErrKey, fmt.Sprintf("%s is a public key by its name: signing takes the private one", path)}
+		return nil, failure{ErrKey, fmt.Sprintf("%s: this is a public key: signing takes the private one", path)}
 	}
 	text, err := readSmall(path, pipeWait)
 	if err != nil {

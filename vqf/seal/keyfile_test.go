@@ -124,8 +124,8 @@ func TestReadSigningKeyRefuses(t *testing.T) {
 		{write(t, "long", strings.Repeat("1", 64<<10+1)), "no key file"},
 		// By the name alone, since 64 hex digits may be anything.
 		{write(t, "old.fleet.key", ones), "fleet key"},
-		{write(t, "old.fleet.pub", ones), "public key by its name"},
-		{write(t, "old.pub", ones), "public key by its name"},
+		{write(t, "old.fleet.pub", ones), "this is a public key"},
+		{write(t, "old.pub", ones), "this is a public key"},
 		// By what the file says of itself, whatever its name is.
 		{copyOf(t, fleet.Private, "x.sm2.key"), "a fleet private key"},
 		{copyOf(t, fleet.Public, "y.sm2.key"), "a fleet public key"},
