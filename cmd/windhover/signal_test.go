@@ -111,7 +111,7 @@ func TestSecondSignalWhileBlocked(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
-		cmd := exec.Command(program, "verify", model, "--key-file", pipe)
+		cmd := exec.Command(program, "tokenize", model, "--jsonl", pipe)
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
