@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"windhover/control"
 	"windhover/internal/testmodel"
 )
@@ -408,6 +410,46 @@ func TestSecondDaemonIsRefused(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "another windhover") {
 		t.Errorf("got %v", err)
 	}
+}
+
+// SIGHUP makes a changed policy count, and a FIFO where a key should be stops neither
+// the models nor the daemon.
+func TestReloadTakesOverThePolicy(t *testing.T) {
+	b := startBox(t, func(c *Config) {
+		c.VQF.KeyFile = filepath.Join(c.Paths.State, "passphrase")
+		for _, path := range []string{c.VQF.KeyFile, filepath.Join(c.Paths.Trust, "bad.sm2.pub")} {
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := unix.Mkfifo(path, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	state := func(name string) string {
+		doc, err := LocalStatus(context.Background(), b.cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range doc.Models {
+			if m.Name == name && m.Error != nil {
+				return m.State + " " + m.Error.Code.Name
+			} else if m.Name == name {
+				return m.State
+			}
+		}
+		return ""
+	}
+	b.drop(t, "m.vqf", tinyModel(t, nil))
+	b.drop(t, "secret.vqf", sealedModel(t, sealing{passphrase: "swordfish"}, nil))
+	b.ready(t, "m")
+	until(t, "the encrypted model is refused", func() bool { return state("secret") == "failed passphrase_missing" })
+	b.cfg.Drop.RequireSignature = true
+	b.reload(t)
+	until(t, "the unsigned model serves no more", func() bool { return state("m") == "failed signature_missing" })
+	b.cfg.Drop.RequireSignature = false
+	b.reload(t)
+	until(t, "the unsigned model serves again", func() bool { return state("m") == "ready" })
 }
 
 // reload asks the daemon to look again, as SIGHUP does.

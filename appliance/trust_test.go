@@ -5,10 +5,14 @@ package appliance
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"windhover/internal/testmodel"
 )
@@ -355,5 +359,110 @@ func TestInfoNamesKeys(t *testing.T) {
 	b.who.refresh()
 	if got, want := fmt.Sprint(b.Info().TrustKeys), "[sm2:"+sm2.Fingerprint()+" minisign:"+minisign.Name()+"]"; got != want {
 		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// One bad file among the keys: the others go on, a removed one counts no more, and it
+// is told once. A file that has just been written keeps the key that it had.
+func TestBadKeyAmongGood(t *testing.T) {
+	ours, theirs := newSM2(t), newSM2(t)
+	for _, kind := range []string{"text", "fifo", "directory"} {
+		t.Run(kind, func(t *testing.T) {
+			r := newRig(t, t.TempDir())
+			var said lines
+			r.who.log = slog.New(slog.NewTextHandler(&said, nil))
+			r.who.require = true
+			ctx := context.Background()
+			gone := r.trustSM2Key(t, "gone", ours.Public())
+			r.trustSM2Key(t, "stays", theirs.Public())
+			bad := filepath.Join(r.who.dir, "bad.sm2.pub")
+			var err error
+			switch kind {
+			case "text":
+				write(t, bad, "no key\n")
+			case "fifo":
+				err = unix.Mkfifo(bad, 0o644)
+			default:
+				err = os.Mkdir(bad, 0o755)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.put(t, "a.vqf", sealedModel(t, sealing{signer: ours}, nil))
+			r.put(t, "b.vqf", sealedModel(t, sealing{signer: theirs}, nil))
+			r.scan(ctx)
+			expect(t, r, "a ready, b ready*")
+			if err := os.Remove(gone); err != nil {
+				t.Fatal(err)
+			}
+			r.scan(ctx)
+			expect(t, r, "a failed key_unknown, b ready*")
+			if n := strings.Count(said.String(), "bad.sm2.pub"); n != 1 {
+				t.Errorf("told %d times:\n%s", n, said.String())
+			}
+			if err := os.RemoveAll(bad); err != nil {
+				t.Fatal(err)
+			}
+			r.scan(ctx)
+			expect(t, r, "a failed key_unknown, b ready*")
+		})
+	}
+}
+
+// A key file that was good, is not, and stays so has no key.
+func TestKeyFileSpoiled(t *testing.T) {
+	key := newSM2(t)
+	r := newRig(t, t.TempDir())
+	r.who.require = true
+	ctx := context.Background()
+	file := r.trustSM2Key(t, "maker", key.Public())
+	r.put(t, "m.vqf", sealedModel(t, sealing{signer: key}, nil))
+	r.scan(ctx)
+	expect(t, r, "m ready*")
+	write(t, file, "no key\n")
+	r.scan(ctx)
+	expect(t, r, "m ready*") // perhaps somebody is writing it
+	old := time.Now().Add(-2 * rescan)
+	if err := os.Chtimes(file, old, old); err != nil {
+		t.Fatal(err)
+	}
+	r.scan(ctx)
+	expect(t, r, "m failed key_unknown")
+}
+
+// A policy that was read again counts from the next look on, in both directions and
+// without a file being read again; so does another directory of keys.
+func TestPolicyTakenOver(t *testing.T) {
+	key := newSM2(t)
+	r := newRig(t, t.TempDir())
+	ctx := context.Background()
+	other := t.TempDir()
+	writeBytes(t, filepath.Join(other, "maker.sm2.pub"), []byte(key.Public().String()))
+	r.put(t, "signed.vqf", sealedModel(t, sealing{signer: key}, nil))
+	r.put(t, "unsigned.vqf", sealedModel(t, sealing{}, func(c *testmodel.Config) { c.Seed = 3 }))
+	r.scan(ctx)
+	expect(t, r, "signed ready, unsigned ready*")
+	r.scan(ctx) // being taken into the store touched the files
+	r.clock = r.clock.Add(signatureWait)
+	for _, step := range []struct {
+		dir     string
+		require bool
+		want    string
+		trust   string
+	}{
+		{r.who.dir, true, "signed failed key_unknown, unsigned failed signature_missing", ""},
+		{other, true, "signed ready*, unsigned failed signature_missing", "sm2"},
+		{other, false, "signed ready, unsigned ready*", "sm2"},
+		{"", false, "signed ready, unsigned ready*", "local"},
+	} {
+		r.who.adopt(Config{Paths: Paths{Trust: step.dir}, Drop: Drop{RequireSignature: step.require}})
+		r.scan(ctx)
+		expect(t, r, step.want)
+		if p := r.who.policy(); p.dir != step.dir || p.require != step.require {
+			t.Errorf("the policy is %+v, want %+v", p, step)
+		}
+		if step.trust != "" && r.trustOf(t, "signed") != step.trust {
+			t.Errorf("%+v: trust %q", step, r.trustOf(t, "signed"))
+		}
 	}
 }
