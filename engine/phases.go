@@ -10,9 +10,10 @@ import (
 )
 
 // A phase is a piece of the forward pass in which the workers need nothing of
-// each other. It is cut into units; a worker takes the next unit until there is
-// none, so that a slow or interrupted core does not hold up the others. Which
-// worker does a unit does not matter to the result.
+// each other. It is cut into units, of which each worker has a share: units next
+// to each other, so that it reads the weights as one long stream. Who is through
+// takes from the others, so that a slow or interrupted core does not hold up the
+// rest. Which worker does a unit does not matter to the result.
 type phase uint8
 
 const (
@@ -105,7 +106,9 @@ func (s *state) start(p phase, units int, alone bool) {
 		return
 	}
 	s.phase, s.units = p, units
-	s.next.Store(0)
+	for i := range s.shares {
+		s.shares[i].next.Store(0)
+	}
 	if alone {
 		s.Run(0, 1)
 	} else if err := s.pool.Run(s); err != nil {
@@ -117,23 +120,36 @@ func (s *state) start(p phase, units int, alone bool) {
 	}
 }
 
-// Run makes the state a task of the pool.
-func (s *state) Run(worker, _ int) {
-	for {
-		u := int(s.next.Add(1)) - 1
-		if u >= s.units || s.stop.Load() {
-			return
+// Run makes the state a task of the pool: first the worker's own share of the
+// units, in order, then what is left of the others'.
+func (s *state) Run(worker, workers int) {
+	for i := range workers {
+		owner := (worker + i) % workers
+		from, to := s.units*owner/workers, s.units*(owner+1)/workers
+		for {
+			u := from + int(s.shares[owner].next.Add(1)) - 1
+			if u >= to {
+				break
+			}
+			if s.stop.Load() {
+				return
+			}
+			s.do(worker, u)
 		}
-		switch s.phase {
-		case phaseProduct:
-			s.productUnit(worker, u)
-		case phaseGatedPair:
-			s.gatedUnit(worker, u)
-		case phaseAttention:
-			s.attentionUnit(worker, u)
-		default:
-			s.tokenUnit(u)
-		}
+	}
+}
+
+// do does unit u.
+func (s *state) do(worker, u int) {
+	switch s.phase {
+	case phaseProduct:
+		s.productUnit(worker, u)
+	case phaseGatedPair:
+		s.gatedUnit(worker, u)
+	case phaseAttention:
+		s.attentionUnit(worker, u)
+	default:
+		s.tokenUnit(u)
 	}
 }
 

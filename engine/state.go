@@ -48,15 +48,21 @@ type state struct {
 	unit    int // rows a unit of a product
 	attn    attention
 	units   int
-	next    atomic.Int64 // unit to do next
-	err     error        // first failure of the pass
-	stop    atomic.Bool  // set from outside: leave the pass as soon as possible
+	shares  []share     // [workers] of the units
+	err     error       // first failure of the pass
+	stop    atomic.Bool // set from outside: leave the pass as soon as possible
 
 	// trace, when set by a test, sees x [tokens][dim] before each layer, before
 	// the final norm (layer = Layers) and after it (layer = Layers+1).
 	trace func(layer int, x []float32)
 
 	gathering *gathering // inputs of the matrices go there too, importance.go; else nil
+}
+
+// share counts the units of a worker that are taken, on cache lines of its own.
+type share struct {
+	next atomic.Int64
+	_    [120]byte
 }
 
 // headRows is the number of rows that get logits at once in an evaluation.
@@ -68,6 +74,7 @@ func newState(c *Config, w *weights, pool *kernels.Pool, kv *kvCache, chunk int,
 	s.freqs = ropeFreqs(float64(c.RopeTheta), c.HeadDim)
 	s.scale = attnScale(c.HeadDim)
 	workers := pool.Size()
+	s.shares = make([]share, workers)
 	floats := func(n int) []float32 { return make([]float32, n) }
 	s.x, s.norm, s.proj = floats(chunk*c.Dim), floats(chunk*c.Dim), floats(chunk*c.Dim)
 	s.q, s.att = floats(chunk*c.QO()), floats(chunk*c.QO())
