@@ -95,15 +95,17 @@ func (s *streamed) enter(u int, stop *atomic.Bool) (*slot, error) {
 		return s.at[u], nil
 	}
 	s.next = s.first[u]
-	// What failed is tried once more when it is needed.
+	// What fails that was begun before it was needed is tried once more, also
+	// when it fails only now.
 	s.failed = nil
+	ahead := s.job != nil
 	s.begin()
 	for s.at[u] == nil {
-		if s.failed != nil && s.failedUnit == u {
+		if s.failed != nil && s.failedUnit == u && !ahead {
 			return nil, s.failed
 		}
-		if s.failed != nil { // another one, that was begun before
-			s.failed = nil
+		if s.failed != nil {
+			s.failed, ahead = nil, false
 			s.begin()
 			continue
 		}

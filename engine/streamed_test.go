@@ -179,21 +179,32 @@ func (f *wideModel) readErrors(t *testing.T) {
 	}
 }
 
-// What fails while it is read ahead is tried again when it is needed.
+// What fails while it is read ahead is tried again when it is needed, also when
+// the pass waits for it already.
 func (f *wideModel) readsAgain(t *testing.T) {
-	m, w := f.open(t, f.closed, 1)
-	var first sync.Once
-	w.watch(func(name string, off int64) (err error) {
-		if name == "q8_q" && off > 0 { // of layer 1, while layer 0 is in use
-			first.Do(func() { err = io.ErrUnexpectedEOF })
+	for _, late := range []bool{false, true} {
+		m, w := f.open(t, f.closed, 1)
+		s := m.w.res.(*streamed)
+		var first sync.Once
+		w.watch(func(name string, off int64) (err error) {
+			if name == "q8_q" && off > 0 { // of layer 1, while layer 0 is in use
+				first.Do(func() {
+					for wait := late; wait; runtime.Gosched() {
+						s.mu.Lock()
+						wait = s.next != 1
+						s.mu.Unlock()
+					}
+					err = io.ErrUnexpectedEOF
+				})
+			}
+			return err
+		})
+		f.same(t, m)
+		failed := true
+		first.Do(func() { failed = false })
+		if !failed {
+			t.Error("nothing failed")
 		}
-		return err
-	})
-	f.same(t, m)
-	failed := true
-	first.Do(func() { failed = false })
-	if !failed {
-		t.Error("nothing failed")
 	}
 }
 
