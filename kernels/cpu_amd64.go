@@ -66,4 +66,6 @@ var implementations = []implementation{
 	{"f16 to f32", "avx2"},
 	{"quantize weights", "avx2"},
 	{"block error", "avx2"},
+	{"sum words", "avx512"},
+	{"sum words", "avx2"},
 }

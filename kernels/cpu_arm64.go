@@ -31,5 +31,5 @@ var implementations = []implementation{
 	{"silu", "neon"}, {"add", "neon"},
 	{"attention product", "neon"}, {"attention weights", "neon"}, {"attention merge", "neon"}, {"kv int8", "neon"},
 	{"f32 to f16", "neon"}, {"f16 to f32", "neon"},
-	{"quantize weights", "neon"}, {"block error", "neon"},
+	{"quantize weights", "neon"}, {"block error", "neon"}, {"sum words", "neon"},
 }
