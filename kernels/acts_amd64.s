@@ -3,15 +3,7 @@
 //go:build !purego
 
 #include "textflag.h"
-
-// Codes of eight values in y: y*id, plus 0.5 of its sign, truncated; the sum of
-// an infinite or NaN y never comes here. Uses Y8.
-#define CODES(y) \
-	VMULPS     Y6, y, y    \
-	VANDPS     Y14, y, Y8  \
-	VORPS      Y13, Y8, Y8 \
-	VADDPS     Y8, y, y    \
-	VCVTTPS2DQ y, y
+#include "quantise_amd64.h"
 
 // func quantizeActsAVX2(q *int8, d *float32, sum *int32, x *float32, nb int)
 //
@@ -44,19 +36,7 @@ block:
 	VMOVUPS      32(SI), Y1
 	VMOVUPS      64(SI), Y2
 	VMOVUPS      96(SI), Y3
-	VANDNPS      Y0, Y14, Y4
-	VANDNPS      Y1, Y14, Y5
-	VANDNPS      Y2, Y14, Y6
-	VANDNPS      Y3, Y14, Y7
-	VPMAXUD      Y5, Y4, Y4
-	VPMAXUD      Y7, Y6, Y6
-	VPMAXUD      Y6, Y4, Y4
-	VEXTRACTI128 $1, Y4, X5
-	VPMAXUD      X5, X4, X4
-	VPSHUFD      $0x4e, X4, X5
-	VPMAXUD      X5, X4, X4
-	VPSHUFD      $0xb1, X4, X5
-	VPMAXUD      X5, X4, X4
+	LARGEST
 	VMOVD        X4, AX
 	LEAL         -0x0d800000(AX), BX
 	CMPL         BX, $0x72000000 // 2^-100 <= m, finite
