@@ -24,6 +24,35 @@ func answer(ctx context.Context, s servable) (string, error) {
 	return res.Text, nil
 }
 
+// answerMeanwhile asks again and again, until stop is called, and wants the answer
+// of before each time.
+func answerMeanwhile(ctx context.Context, t *testing.T, s servable) (want string, stop func()) {
+	t.Helper()
+	want, err := answer(ctx, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			if got, err := answer(ctx, s); err != nil || got != want {
+				t.Errorf("while the file is written over: got %q, %v; want %q", got, err, want)
+				return
+			}
+			select {
+			case <-end:
+				return
+			default:
+			}
+		}
+	})
+	return want, func() {
+		close(end)
+		wg.Wait()
+	}
+}
+
 // overwrite does what cp does onto a file that is there: it opens it, cuts it and
 // writes. The mode of a served file only stops others than root.
 func overwrite(t *testing.T, path string, data []byte) {
@@ -65,30 +94,11 @@ func TestOverwrittenInPlace(t *testing.T) {
 			if fi, err := os.Stat(r.store.weights(s.Key)); err != nil || !shared(fi) {
 				t.Skip("the file system clones or copies: nothing is shared")
 			}
-			want, err := answer(ctx, s)
-			if err != nil {
-				t.Fatal(err)
-			}
-			stop := make(chan struct{})
-			var wg sync.WaitGroup
-			wg.Go(func() {
-				for {
-					if got, err := answer(ctx, s); err != nil || got != want {
-						t.Errorf("while the file is written over: got %q, %v; want %q", got, err, want)
-						return
-					}
-					select {
-					case <-stop:
-						return
-					default:
-					}
-				}
-			})
+			_, stop := answerMeanwhile(ctx, t, s)
 			overwrite(t, filepath.Join(r.drop, "m.vqf"), tt.data)
 			r.scan(ctx)
 			expect(t, r, tt.states)
-			close(stop)
-			wg.Wait()
+			stop()
 			release()
 			now, releaseNow, err := r.reg.acquire(ctx, "m")
 			if err != nil {

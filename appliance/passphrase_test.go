@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"windhover/engine"
@@ -219,30 +218,11 @@ func TestEncryptedOverwrittenInPlace(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer release()
-			want, err := answer(ctx, s)
-			if err != nil {
-				t.Fatal(err)
-			}
-			stop := make(chan struct{})
-			var wg sync.WaitGroup
-			wg.Go(func() {
-				for {
-					if got, err := answer(ctx, s); err != nil || got != want {
-						t.Errorf("while the file is written over: got %q, %v; want %q", got, err, want)
-						return
-					}
-					select {
-					case <-stop:
-						return
-					default:
-					}
-				}
-			})
+			want, stop := answerMeanwhile(ctx, t, s)
 			overwrite(t, filepath.Join(r.drop, "m.vqf"), make([]byte, len(good)))
 			r.scan(ctx)
 			expect(t, r, "m ready* format_invalid")
-			close(stop)
-			wg.Wait()
+			stop()
 			if got, err := answer(ctx, s); err != nil || got != want {
 				t.Errorf("afterwards: got %q, %v; want %q", got, err, want)
 			}

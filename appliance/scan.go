@@ -222,20 +222,14 @@ func (d *deployer) consider(ctx context.Context, c candidate) time.Duration {
 		return 0
 	case !at.Complete:
 		d.wait(s, at)
-		d.revive(ctx, c.Name)
-		wait := pause(still, at.Unsure)
-		s.due = now.Add(wait)
-		return wait
+		return d.later(ctx, s, now, pause(still, at.Unsure))
 	}
 	s.tried = d.now()
 	if err := s.findTokenizer(); err != nil {
 		if s.directory() && still < stallAfter {
 			// The weights came first: the model is complete with its tokenizer.
 			d.await(s, err)
-			d.revive(ctx, c.Name)
-			wait := pause(still, false)
-			s.due = now.Add(wait)
-			return wait
+			return d.later(ctx, s, now, pause(still, false))
 		}
 		d.fail(ctx, s, coded(err, control.FormatInvalid))
 		return 0
@@ -243,15 +237,20 @@ func (d *deployer) consider(ctx context.Context, c candidate) time.Duration {
 	if err := d.findSignatures(s.candidate); err != nil {
 		if still < signatureWait {
 			d.await(s, err)
-			d.revive(ctx, c.Name)
-			wait := pause(still, false)
-			s.due = now.Add(wait)
-			return wait
+			return d.later(ctx, s, now, pause(still, false))
 		}
 		d.fail(ctx, s, coded(err, control.SignatureMissing))
 		return 0
 	}
 	return d.deploy(ctx, s)
+}
+
+// later leaves a candidate that is not complete alone for a while; what served
+// before serves meanwhile.
+func (d *deployer) later(ctx context.Context, s *sighting, now time.Time, wait time.Duration) time.Duration {
+	d.revive(ctx, s.Name)
+	s.due = now.Add(wait)
+	return wait
 }
 
 // pause is how long to leave an unfinished file alone: the longer nothing has
