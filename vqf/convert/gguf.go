@@ -110,13 +110,18 @@ func openGGUF(path string, s *settings) (_ *source, err error) {
 		src.notes = append(src.notes, "a GGUF file has no vision tower inside: --mmproj FILE converts the projector that belongs to it")
 	}
 	src.words = words{name: k.text("general.name"), bosID: -1, eosID: -1}
-	if s.Bare || !f.Has("tokenizer.ggml.model") {
+	if s.Bare || !k.hasWords() {
 		return src, k.err
 	}
 	if err := k.words(src); err != nil {
 		return nil, err
 	}
 	return src, k.err
+}
+
+// hasWords tells whether there is a vocabulary; a file may say that there is none.
+func (k *ggufKeys) hasWords() bool {
+	return k.f.Has("tokenizer.ggml.model") && k.text("tokenizer.ggml.model") != "none"
 }
 
 // ggufFailure says whether a file that does not open is faulty or of a kind
@@ -203,6 +208,8 @@ func (k *ggufKeys) arch(src *source, s *settings) (a vqf.Arch, context uint64, e
 	}
 	if _, elem, n, err := k.f.Kind("tokenizer.ggml.tokens"); err == nil && elem == gguf.TypeString {
 		a.VocabSize = uint32(n) // arrays are limited far below
+	} else if !k.hasWords() {
+		a.VocabSize = k.uint("vocab_size", 0)
 	}
 	for _, f := range []struct {
 		key string

@@ -22,6 +22,7 @@ import (
 type mini struct {
 	dim, layers, heads, kv, hd, ff, vocab int
 	qnorm, tied                           bool
+	mute                                  bool // the GGUF file has no vocabulary, only its size
 	experts, used                         int  // of a mixture, whose experts are ff wide
 	fused                                 bool // the directory has the experts of a layer in one tensor
 	tower                                 *miniTower
@@ -418,13 +419,18 @@ func (m mini) ggufFile(t testing.TB, arch, typ string, edit func(g *ggufWriter, 
 			tokens[3+i], types[3+i] = token, 3
 		}
 	}
-	g.set("tokenizer.ggml.model", "gpt2")
-	g.set("tokenizer.ggml.pre", "qwen2")
-	g.set("tokenizer.ggml.tokens", tokens)
-	g.set("tokenizer.ggml.token_type", types)
-	g.set("tokenizer.ggml.merges", []string{})
-	g.set("tokenizer.ggml.bos_token_id", uint32(1))
-	g.set("tokenizer.ggml.eos_token_id", uint32(2))
+	if m.mute {
+		g.set("tokenizer.ggml.model", "none")
+		g.set(arch+".vocab_size", uint32(m.vocab))
+	} else {
+		g.set("tokenizer.ggml.model", "gpt2")
+		g.set("tokenizer.ggml.pre", "qwen2")
+		g.set("tokenizer.ggml.tokens", tokens)
+		g.set("tokenizer.ggml.token_type", types)
+		g.set("tokenizer.ggml.merges", []string{})
+		g.set("tokenizer.ggml.bos_token_id", uint32(1))
+		g.set("tokenizer.ggml.eos_token_id", uint32(2))
+	}
 	list := m.weights()
 	values := map[string][]float32{}
 	for _, w := range list {

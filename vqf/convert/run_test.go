@@ -98,6 +98,20 @@ func TestNoTokenizer(t *testing.T) {
 	}
 }
 
+// A GGUF file whose tokenizer is "none" has the size of the vocabulary only.
+func TestNoTokenizerInGGUF(t *testing.T) {
+	mute := miniature
+	mute.mute = true
+	src := mute.ggufFile(t, "qwen3", "F32", nil)
+	dst, warned := run(t, src, convert.Options{Mode: "q8"})
+	if len(warned.Notes) != 1 || !strings.Contains(warned.Notes[0], "no tokenizer") || warned.Embedded {
+		t.Errorf("notes %q", warned.Notes)
+	}
+	if f, err := vqf.Open(dst, vqf.OpenOptions{}); err != nil || f.Arch().VocabSize != uint32(mute.vocab) || f.Close() != nil {
+		t.Errorf("a file with another vocabulary than %d: %v", mute.vocab, err)
+	}
+}
+
 // Bytes depend neither on threads nor on pieces: one row, some, all.
 func TestDeterministic(t *testing.T) {
 	big := mini{dim: 96, layers: 2, heads: 4, kv: 2, hd: 48, ff: 160, vocab: 600, qnorm: true, tied: true}

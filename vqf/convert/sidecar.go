@@ -107,10 +107,10 @@ func ggufWords(path string) (w *Words, err error) {
 		return nil, &failure{kind: ErrSource, msg: "source", err: err}
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	if !f.Has("tokenizer.ggml.model") {
+	k, s := &ggufKeys{f: f}, anySource(path)
+	if !k.hasWords() {
 		return nil, faulty("%s has no tokenizer", path)
 	}
-	k, s := &ggufKeys{f: f}, anySource(path)
 	s.words.name = k.text("general.name")
 	if name := k.text("general.architecture"); name != "" {
 		s.architecture, _ = familyOf(name) // as above
