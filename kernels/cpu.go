@@ -31,7 +31,7 @@ var operations = []string{
 	"gemm q8 8x8", "gemm q8 4x4", "gemm q8 row", "gemm q4 4x4", "gemm q4 row",
 	"quantize", "dot", "rmsnorm", "rope", "silu", "add",
 	"attention product", "attention weights", "attention merge", "kv int8", "f32 to f16", "f16 to f32",
-	"quantize weights", "block error", "sum words",
+	"quantize weights", "block error", "sum words", "peak int8", "peak f32",
 }
 
 const generic = "generic"

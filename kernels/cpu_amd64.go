@@ -68,4 +68,8 @@ var implementations = []implementation{
 	{"block error", "avx2"},
 	{"sum words", "avx512"},
 	{"sum words", "avx2"},
+	{"peak int8", "vnni"},
+	{"peak int8", "avx2"},
+	{"peak f32", "avx512"},
+	{"peak f32", "avx2"},
 }

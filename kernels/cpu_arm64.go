@@ -32,4 +32,5 @@ var implementations = []implementation{
 	{"attention product", "neon"}, {"attention weights", "neon"}, {"attention merge", "neon"}, {"kv int8", "neon"},
 	{"f32 to f16", "neon"}, {"f16 to f32", "neon"},
 	{"quantize weights", "neon"}, {"block error", "neon"}, {"sum words", "neon"},
+	{"peak int8", "sdot"}, {"peak int8", "neon"}, {"peak f32", "neon"},
 }

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !purego
+
+#include "textflag.h"
+#include "neon_arm64.h"
+
+// As peak_amd64.s: nothing is read from memory, and no sum waits for another.
+
+// func peakInt8SDOT(steps int) int32
+//
+// One lane of 16 sums, to which each of steps >= 1 steps adds four products each;
+// 64 * steps <= 2^26.
+//
+// R0 steps left   V0-V15 sums   V16, V17 ones
+TEXT ·peakInt8SDOT(SB), NOSPLIT, $0-12
+	MOVD  steps+0(FP), R0
+	VMOVI $1, V16.B16
+	VMOVI $1, V17.B16
+	VEOR V0.B16, V0.B16, V0.B16
+	VEOR V1.B16, V1.B16, V1.B16
+	VEOR V2.B16, V2.B16, V2.B16
+	VEOR V3.B16, V3.B16, V3.B16
+	VEOR V4.B16, V4.B16, V4.B16
+	VEOR V5.B16, V5.B16, V5.B16
+	VEOR V6.B16, V6.B16, V6.B16
+	VEOR V7.B16, V7.B16, V7.B16
+	VEOR V8.B16, V8.B16, V8.B16
+	VEOR V9.B16, V9.B16, V9.B16
+	VEOR V10.B16, V10.B16, V10.B16
+	VEOR V11.B16, V11.B16, V11.B16
+	VEOR V12.B16, V12.B16, V12.B16
+	VEOR V13.B16, V13.B16, V13.B16
+	VEOR V14.B16, V14.B16, V14.B16
+	VEOR V15.B16, V15.B16, V15.B16
+
+step:
+	SDOTV(0, 16, 17)
+	SDOTV(1, 16, 17)
+	SDOTV(2, 16, 17)
+	SDOTV(3, 16, 17)
+	SDOTV(4, 16, 17)
+	SDOTV(5, 16, 17)
+	SDOTV(6, 16, 17)
+	SDOTV(7, 16, 17)
+	SDOTV(8, 16, 17)
+	SDOTV(9, 16, 17)
+	SDOTV(10, 16, 17)
+	SDOTV(11, 16, 17)
+	SDOTV(12, 16, 17)
+	SDOTV(13, 16, 17)
+	SDOTV(14, 16, 17)
+	SDOTV(15, 16, 17)
+	SUBS $1, R0
+	BNE  step
+
+	VADD V1.S4, V0.S4, V0.S4
+	VADD V2.S4, V0.S4, V0.S4
+	VADD V3.S4, V0.S4, V0.S4
+	VADD V4.S4, V0.S4, V0.S4
+	VADD V5.S4, V0.S4, V0.S4
+	VADD V6.S4, V0.S4, V0.S4
+	VADD V7.S4, V0.S4, V0.S4
+	VADD V8.S4, V0.S4, V0.S4
+	VADD V9.S4, V0.S4, V0.S4
+	VADD V10.S4, V0.S4, V0.S4
+	VADD V11.S4, V0.S4, V0.S4
+	VADD V12.S4, V0.S4, V0.S4
+	VADD V13.S4, V0.S4, V0.S4
+	VADD V14.S4, V0.S4, V0.S4
+	VADD V15.S4, V0.S4, V0.S4
+	VMOV V0.S[0], R0
+	MOVW R0, ret+8(FP)
+	RET
+
+// Two steps of 16 codes, as the products without dot product do them.
+#define PAIR(lo, hi, t, u) \
+	SMULL(t, 16, 17);  \
+	SMULL2(u, 16, 17); \
+	SMLAL(t, 16, 17);  \
+	SMLAL2(u, 16, 17); \
+	SADALP(lo, t);     \
+	SADALP(hi, u)
+
+// func peakInt8NEON(steps int) int32
+//
+// One lane of 8 sums, to which each step adds four products each; 32 * steps <= 2^25.
+//
+// R0 steps left   V0-V7 sums   V16, V17 ones   V20-V27 products in 16 bits
+TEXT ·peakInt8NEON(SB), NOSPLIT, $0-12
+	MOVD  steps+0(FP), R0
+	VMOVI $1, V16.B16
+	VMOVI $1, V17.B16
+	VEOR V0.B16, V0.B16, V0.B16
+	VEOR V1.B16, V1.B16, V1.B16
+	VEOR V2.B16, V2.B16, V2.B16
+	VEOR V3.B16, V3.B16, V3.B16
+	VEOR V4.B16, V4.B16, V4.B16
+	VEOR V5.B16, V5.B16, V5.B16
+	VEOR V6.B16, V6.B16, V6.B16
+	VEOR V7.B16, V7.B16, V7.B16
+
+step:
+	PAIR(0, 1, 20, 21)
+	PAIR(2, 3, 22, 23)
+	PAIR(4, 5, 24, 25)
+	PAIR(6, 7, 26, 27)
+	SUBS $1, R0
+	BNE  step
+
+	VADD V1.S4, V0.S4, V0.S4
+	VADD V2.S4, V0.S4, V0.S4
+	VADD V3.S4, V0.S4, V0.S4
+	VADD V4.S4, V0.S4, V0.S4
+	VADD V5.S4, V0.S4, V0.S4
+	VADD V6.S4, V0.S4, V0.S4
+	VADD V7.S4, V0.S4, V0.S4
+	VMOV V0.S[0], R0
+	MOVW R0, ret+8(FP)
+	RET
+
+// func peakF32NEON(steps int) float32
+//
+// One lane of 16 sums, to which each step adds a product each; 16 * steps <= 2^24
+// is exact.
+//
+// R0 steps left   V0-V15 sums   V16, V17 ones
+TEXT ·peakF32NEON(SB), NOSPLIT, $0-12
+	MOVD $0x3F800000, R1
+	VDUP R1, V16.S4
+	VDUP R1, V17.S4
+	MOVD steps+0(FP), R0
+	VEOR V0.B16, V0.B16, V0.B16
+	VEOR V1.B16, V1.B16, V1.B16
+	VEOR V2.B16, V2.B16, V2.B16
+	VEOR V3.B16, V3.B16, V3.B16
+	VEOR V4.B16, V4.B16, V4.B16
+	VEOR V5.B16, V5.B16, V5.B16
+	VEOR V6.B16, V6.B16, V6.B16
+	VEOR V7.B16, V7.B16, V7.B16
+	VEOR V8.B16, V8.B16, V8.B16
+	VEOR V9.B16, V9.B16, V9.B16
+	VEOR V10.B16, V10.B16, V10.B16
+	VEOR V11.B16, V11.B16, V11.B16
+	VEOR V12.B16, V12.B16, V12.B16
+	VEOR V13.B16, V13.B16, V13.B16
+	VEOR V14.B16, V14.B16, V14.B16
+	VEOR V15.B16, V15.B16, V15.B16
+
+step:
+	VFMLA V17.S4, V16.S4, V0.S4
+	VFMLA V17.S4, V16.S4, V1.S4
+	VFMLA V17.S4, V16.S4, V2.S4
+	VFMLA V17.S4, V16.S4, V3.S4
+	VFMLA V17.S4, V16.S4, V4.S4
+	VFMLA V17.S4, V16.S4, V5.S4
+	VFMLA V17.S4, V16.S4, V6.S4
+	VFMLA V17.S4, V16.S4, V7.S4
+	VFMLA V17.S4, V16.S4, V8.S4
+	VFMLA V17.S4, V16.S4, V9.S4
+	VFMLA V17.S4, V16.S4, V10.S4
+	VFMLA V17.S4, V16.S4, V11.S4
+	VFMLA V17.S4, V16.S4, V12.S4
+	VFMLA V17.S4, V16.S4, V13.S4
+	VFMLA V17.S4, V16.S4, V14.S4
+	VFMLA V17.S4, V16.S4, V15.S4
+	SUBS $1, R0
+	BNE  step
+
+	FADDV(0, 0, 1)
+	FADDV(0, 0, 2)
+	FADDV(0, 0, 3)
+	FADDV(0, 0, 4)
+	FADDV(0, 0, 5)
+	FADDV(0, 0, 6)
+	FADDV(0, 0, 7)
+	FADDV(0, 0, 8)
+	FADDV(0, 0, 9)
+	FADDV(0, 0, 10)
+	FADDV(0, 0, 11)
+	FADDV(0, 0, 12)
+	FADDV(0, 0, 13)
+	FADDV(0, 0, 14)
+	FADDV(0, 0, 15)
+	FMOVS F0, ret+8(FP)
+	RET
