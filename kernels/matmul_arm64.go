@@ -49,17 +49,16 @@ func matMul(dst []float32, ldd int, m *Matrix, a *Acts, row0, row1 int) {
 	}
 }
 
-// gemmTile is how many tokens gemm takes at once. Without the dot product
-// there is no such kernel: gemv over a chunk in cache is as fast within the
-// cost of the loads.
+// gemmTile is how many tokens gemm takes at once.
 func gemmTile(l Layout) int {
-	switch {
-	case !useSDOT:
-		return 1
-	case l == Q8x4, l == Q4x4:
-		return 8
+	tile := 2
+	if l == Q8x4 || l == Q4x4 {
+		tile = 4 // half as many rows
 	}
-	return 4
+	if useSDOT {
+		tile *= 2
+	}
+	return tile
 }
 
 // gemv does one token times groups of four or eight rows.
@@ -91,18 +90,26 @@ func gemv(l Layout, dst []float32, w []byte, stride int, x []int8, d []float32, 
 // gemm does gemmTile tokens at once.
 func gemm(l Layout, dst []float32, ldd int, w []byte, stride int, x []int8, d []float32, groups, nb int) {
 	switch {
-	case !useSDOT:
-		gemv(l, dst, w, stride, x, d, groups, nb)
-	case l == Q8x8:
+	case l == Q8x8 && useSDOT:
 		q8x8Gemm4SDOT(&dst[0], ldd, &w[0], &x[0], &d[0], groups, nb)
-	case l == Q8x4:
+	case l == Q8x8:
+		q8x8Gemm2NEON(&dst[0], ldd, &w[0], &x[0], &d[0], groups, nb)
+	case l == Q8x4 && useSDOT:
 		q8x4Gemm8SDOT(&dst[0], ldd, &w[0], &x[0], &d[0], groups, nb)
-	case l == Q4x4:
+	case l == Q8x4:
+		q8x4Gemm4NEON(&dst[0], ldd, &w[0], &x[0], &d[0], groups, nb)
+	case l == Q4x4 && useSDOT:
 		q4x4Gemm8SDOT(&dst[0], ldd, &w[0], &x[0], &d[0], groups, nb)
-	case l == Q8Row:
+	case l == Q4x4:
+		q4x4Gemm4NEON(&dst[0], ldd, &w[0], &x[0], &d[0], groups, nb)
+	case l == Q8Row && useSDOT:
 		q8rowGemm4SDOT(&dst[0], ldd, &w[0], stride, &x[0], &d[0], groups, nb)
-	case l == Q4Row:
+	case l == Q8Row:
+		q8rowGemm2NEON(&dst[0], ldd, &w[0], stride, &x[0], &d[0], groups, nb)
+	case l == Q4Row && useSDOT:
 		q4rowGemm4SDOT(&dst[0], ldd, &w[0], stride, &x[0], &d[0], groups, nb)
+	case l == Q4Row:
+		q4rowGemm2NEON(&dst[0], ldd, &w[0], stride, &x[0], &d[0], groups, nb)
 	}
 }
 
@@ -150,3 +157,18 @@ func q8rowGemvNEON(dst *float32, w *byte, stride int, x *int8, d *float32, group
 
 //go:noescape
 func q4rowGemvNEON(dst *float32, w *byte, stride int, x *int8, d *float32, groups, nb int)
+
+//go:noescape
+func q8x8Gemm2NEON(dst *float32, ldd int, w *byte, x *int8, d *float32, groups, nb int)
+
+//go:noescape
+func q8x4Gemm4NEON(dst *float32, ldd int, w *byte, x *int8, d *float32, groups, nb int)
+
+//go:noescape
+func q4x4Gemm4NEON(dst *float32, ldd int, w *byte, x *int8, d *float32, groups, nb int)
+
+//go:noescape
+func q8rowGemm2NEON(dst *float32, ldd int, w *byte, stride int, x *int8, d *float32, groups, nb int)
+
+//go:noescape
+func q4rowGemm2NEON(dst *float32, ldd int, w *byte, stride int, x *int8, d *float32, groups, nb int)
