@@ -27,6 +27,7 @@ var allowed = map[string][]string{
 	"control/broker":   {},
 	"engine/jinja":     {},
 	"engine/tokenizer": {"engine/jinja"},
+	"engine/vision":    {"kernels", "vqf"},
 	"engine":           {"kernels", "vqf", "vqf/seal", "engine/tokenizer"},
 	"vqf/convert":      {"vqf", "vqf/seal", "vqf/gguf", "vqf/safetensors", "kernels", "engine/tokenizer"},
 	"appliance":        {"engine", "engine/tokenizer", "control", "control/broker", "vqf", "vqf/seal", "vqf/convert", "kernels"},
