@@ -5,6 +5,8 @@ package engine
 import (
 	"errors"
 	"math"
+
+	"windhover/kernels"
 )
 
 // The decoder, for every token t at position p, in the order it is computed:
@@ -107,7 +109,7 @@ func (s *state) begin(n, pos int) {
 func (s *state) rotations() {
 	half := s.cfg.HeadDim / 2
 	for t := range s.tokens {
-		ropeRow(s.cos[t*half:][:half], s.sin[t*half:][:half], s.freqs, s.pos+t)
+		kernels.RopeRow(s.cos[t*half:][:half], s.sin[t*half:][:half], s.freqs, s.pos+t)
 	}
 }
 

@@ -71,7 +71,7 @@ const headRows = 16
 // newState allocates for chunk tokens at once, and the logits of one row.
 func newState(c *Config, w *weights, pool *kernels.Pool, kv *kvCache, chunk int, float bool) *state {
 	s := &state{cfg: c, w: w, pool: pool, kv: kv, float: float}
-	s.freqs = ropeFreqs(float64(c.RopeTheta), c.HeadDim)
+	s.freqs = kernels.RopeFreqs(float64(c.RopeTheta), c.HeadDim)
 	s.scale = attnScale(c.HeadDim)
 	workers := pool.Size()
 	s.shares = make([]share, workers)

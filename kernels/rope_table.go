@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package kernels
 
 import "math"
 
@@ -20,9 +20,9 @@ import "math"
 // three axes. Text has the same position on all three, so that for text it is
 // this.
 
-// ropeFreqs returns theta^(-2i/headDim) for i in [0, headDim/2), as powers of
+// RopeFreqs returns theta^(-2i/headDim) for i in [0, headDim/2), as powers of
 // theta^(-2/headDim). The relative error is below 1e-13.
-func ropeFreqs(theta float64, headDim int) []float64 {
+func RopeFreqs(theta float64, headDim int) []float64 {
 	n := headDim / 2
 	freqs := make([]float64, n)
 	if n == 0 {
@@ -67,8 +67,9 @@ func power(x float64, n int) float64 {
 	return p
 }
 
-// ropeRow fills one row of the tables, cos and sin [headDim/2], for pos.
-func ropeRow(cos, sin []float32, freqs []float64, pos int) {
+// RopeRow fills one row of the tables, cos and sin [len(freqs)], for position pos:
+// what [RopeHalf] takes.
+func RopeRow(cos, sin []float32, freqs []float64, pos int) {
 	for i, f := range freqs {
 		s, c := sincos(float64(float64(pos) * f))
 		cos[i], sin[i] = float32(c), float32(s)
