@@ -8,9 +8,9 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"windhover/kernels"
 	"windhover/vqf"
@@ -25,11 +25,15 @@ type BenchOptions struct {
 	Dir     string // where made-up weights are written; "": the temporary directory
 	Threads []int  // numbers of threads to measure with; nil: 1, 2, 4 … up to the big cores
 	Tokens  int    // tokens decoded a measurement; 0: what takes some two seconds
-	Prompt  int    // tokens of the prefill; 0: 512, 128 when Quick
+	Prompt  []int  // lengths of prompts to compute; nil: 512, 128 when Quick
 	Context []int  // tokens before the decoding starts; nil: 0
 	KV      string // type of the KV cache, f16 (also "") or int8
 	Quick   bool   // shorter measurements
 	Mixed   bool   // the table of layouts instead of all else
+	Board   bool   // Mixed also shows what is published for an RK3588; always so on arm64
+
+	// Doing, if not nil, hears what is under way, often: a line for a terminal.
+	Doing func(string)
 }
 
 // BenchReport is what was measured. Rates are decimal: GB is 10^9 bytes, GOPS
@@ -38,27 +42,30 @@ type BenchReport struct {
 	CPU     string         `json:"cpu"`
 	Kernels []KernelSpeed  `json:"kernels"`
 	Read    []ReadSpeed    `json:"read_gb_s"`
+	Peak    []PeakSpeed    `json:"peak"`
 	Model   *BenchModel    `json:"model,omitempty"`
+	First   []FirstToken   `json:"ttft"`
 	Decode  []DecodeSpeed  `json:"decode"`
 	Prefill []PrefillSpeed `json:"prefill"`
 	Mixed   []MixedSpeed   `json:"mixed,omitempty"`
-	RSSMB   float64        `json:"rss_mb"`      // resident with the model loaded, mapped weights included
-	AnonMB  float64        `json:"rss_anon_mb"` // of it, what is not the mapped file
+	BenchMemory
 }
 
 // Bench measures and hands each finding to line as a line of text as soon as it
-// is there. The machine should have nothing else to do.
+// is there. The machine should have nothing else to do. It stops soon after the end
+// of ctx, whose error it returns then.
 func Bench(ctx context.Context, opt BenchOptions, line func(string)) (*BenchReport, error) {
-	b := &bench{opt: opt, report: &BenchReport{CPU: cpuName(), Kernels: []KernelSpeed{}, Read: []ReadSpeed{}, Decode: []DecodeSpeed{}, Prefill: []PrefillSpeed{}},
-		say: func(format string, a ...any) { line(fmt.Sprintf(format, a...)) }}
+	b := &bench{opt: opt, say: func(format string, a ...any) { line(fmt.Sprintf(format, a...)) }, report: &BenchReport{
+		CPU: cpuName(), Kernels: []KernelSpeed{}, Read: []ReadSpeed{}, Peak: []PeakSpeed{}, First: []FirstToken{}, Decode: []DecodeSpeed{}, Prefill: []PrefillSpeed{}}}
+	defer context.AfterFunc(ctx, func() { b.stop.Store(true) })()
 	if err := b.chooseThreads(); err != nil {
 		return nil, err
 	}
 	if err := b.check(); err != nil {
 		return nil, err
 	}
-	b.say("cpu      %s, threads %s", b.report.CPU, joinInts(b.opt.Threads))
-	steps := []func(context.Context) error{b.read, b.kernels, b.model}
+	b.say("cpu      %s", b.report.CPU)
+	steps := []func(context.Context) error{b.machine, b.kernels, b.model}
 	if opt.Mixed {
 		steps = []func(context.Context) error{b.mixed}
 	}
@@ -76,10 +83,31 @@ type bench struct {
 	cpus   []int // the workers' CPUs, the first n for n threads
 	report *BenchReport
 	say    func(format string, a ...any)
+	stop   atomic.Bool // the context has ended: tasks return early
+}
+
+// doing tells what is under way.
+func (b *bench) doing(format string, a ...any) {
+	if b.opt.Doing != nil {
+		b.opt.Doing(fmt.Sprintf(format, a...))
+	}
 }
 
 // check finds before anything is measured that there is no model to measure.
 func (b *bench) check() error {
+	for _, n := range b.prompts() {
+		if n < 1 {
+			return fmt.Errorf("bench: a prompt of %d tokens: give 1 or more", n)
+		}
+	}
+	for _, n := range b.contexts() {
+		if n < 0 {
+			return fmt.Errorf("bench: %d tokens of context: give 0 or more", n)
+		}
+	}
+	if b.opt.Tokens < 0 {
+		return fmt.Errorf("bench: %d tokens to generate: give 1 or more, or 0 for about two seconds of them", b.opt.Tokens)
+	}
 	switch {
 	case b.opt.Mixed:
 		return nil
@@ -158,21 +186,4 @@ func cpuName() string {
 		}
 	}
 	return board()
-}
-
-func joinInts(list []int) string {
-	words := make([]string, len(list))
-	for i, n := range list {
-		words[i] = fmt.Sprint(n)
-	}
-	return strings.Join(words, ", ")
-}
-
-// tempDir makes a directory for made-up weights; remove it afterwards.
-func (b *bench) tempDir() (string, error) {
-	dir, err := os.MkdirTemp(b.opt.Dir, "windhover-bench-*")
-	if err != nil {
-		return "", fmt.Errorf("bench: %w: set TMPDIR to a directory with room", err)
-	}
-	return filepath.Abs(dir)
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"math"
 	"slices"
+	"sync/atomic"
 
 	"windhover/kernels"
 )
@@ -18,9 +19,10 @@ type KernelSpeed struct {
 	Impl    string  `json:"impl"`     // for one token, such as "vnni"
 	Gemm    string  `json:"gemm"`     // for many
 	Threads int     `json:"threads"`  //
-	GBs     float64 `json:"gb_s"`     // of weights, one token
-	GOPS    float64 `json:"gops"`     // many tokens
+	GBs     float64 `json:"gb_s"`     // of weights, one token; the best piece
+	GOPS    float64 `json:"gops"`     // many tokens; the best run
 	OfRead  float64 `json:"of_read"`  // GBs as a part of what reading the same bytes, in turn, reaches
+	OfPeak  float64 `json:"of_peak"`  // GOPS as a part of what calculating in registers, in turn, reaches
 	Tokens  int     `json:"tokens"`   // that "many" are
 	Rows    int     `json:"rows"`     // of the matrix in memory
 	Cols    int     `json:"cols"`     // of both matrices
@@ -43,14 +45,19 @@ func (b *bench) kernels(ctx context.Context) error {
 		return err
 	}
 	defer mem.free()
-	b.say("kernels  %-7s %-8s %7s %9s %5s   %-8s %8s", "layout", "1 token", "threads", "GB/s", "read", "64 token", "GOPS")
+	b.say("")
+	b.say("kernels                    1 token, weights from memory   %d tokens, weights in the caches", kernelTokens)
+	b.say("         layout  threads   kernel       GB/s   of read   kernel       GOPS   of peak")
 	for _, layout := range kernelLayouts {
 		rows := len(mem.data) / (kernelCols / kernels.BlockLen * layout.BlockBytes()) &^ 63
 		data := mem.data[:rows*kernelCols/kernels.BlockLen*layout.BlockBytes()]
 		unit := data[:len(data)/rows*min(rows, kernelCached)]
 		fillBlocks(unit, layout, kernelCols, newNoise(uint64(layout)))
-		for n := len(unit); n < len(data); n *= 2 {
-			copy(data[n:], data[:n])
+		for at := len(unit); at < len(data); at += len(unit) {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			copy(data[at:], unit)
 		}
 		m, err := kernels.NewMatrix(data, rows, kernelCols, layout)
 		if err != nil {
@@ -72,43 +79,45 @@ func (b *bench) kernel(ctx context.Context, m kernels.Matrix, n int) error {
 	cached.Rows = s.Cached
 	cached.Data = m.Data[:len(m.Data)/m.Rows*s.Cached]
 	err := b.withPool(n, func(pool *kernels.Pool) error {
-		one, many := newMatTask(&m, 1), newMatTask(&cached, kernelTokens)
-		runs := []func() error{func() error { return pool.Run(one) }}
-		read := newReadTask(m.Data, n)
-		for _, ahead := range readAheads {
-			runs = append(runs, func() error { read.ahead = ahead; return pool.Run(read) })
-		}
-		rounds, err := inTurn(ctx, 2*b.duration(), runs)
+		b.doing("%v, %s", m.Layout, threads(n))
+		one, err := newStream(m, n, b.aheadOf(n), &b.stop)
 		if err != nil {
 			return err
 		}
-		s.GBs, s.OfRead = speedOf(rounds, len(m.Data))
-		seconds, err := bestOf(ctx, b.duration(), func() error { return pool.Run(many) })
-		if err == nil {
-			s.GOPS = round1(2 * float64(cached.Rows) * float64(cached.Cols) * kernelTokens / seconds[0] / 1e9)
+		rounds, err := inTurn(ctx, 2*b.duration(), []func() error{func() error { return one.multiply(pool) }, func() error { return one.read(pool) }})
+		if err != nil {
+			return err
 		}
-		return err
+		gbs, ofRead := speedOf(rounds, one.bytes(), one.bytes())
+		many, peak := newMatTask(&cached, kernelTokens, &b.stop), newPeakTask(kernels.PeakInt8, n)
+		rounds, err = inTurn(ctx, b.duration(), []func() error{func() error { return pool.Run(many) }, func() error { return pool.Run(peak) }})
+		if err != nil {
+			return err
+		}
+		gops, ofPeak := speedOf(rounds, 2*float64(cached.Rows)*float64(cached.Cols)*kernelTokens, peak.total())
+		s.GBs, s.OfRead, s.GOPS, s.OfPeak = round2(gbs), round2(ofRead), round1(gops), round2(ofPeak)
+		return nil
 	})
 	if err != nil {
 		return err
 	}
 	b.report.Kernels = append(b.report.Kernels, s)
-	b.say("         %-7s %-8s %7d %9.2f %4.0f%%   %-8s %8.1f", s.Op, s.Impl, n, s.GBs, 100*s.OfRead, s.Gemm, s.GOPS)
+	b.say("         %-7s %7d   %-7s %9.2f   %6.0f%%   %-7s %9.1f   %6.0f%%", s.Op, n, s.Impl, s.GBs, 100*s.OfRead, s.Gemm, s.GOPS, 100*s.OfPeak)
 	return nil
 }
 
-// speedOf is the best GB/s of what takes the first time of every round to read
-// size bytes, and the median of the rounds' ratios of the fastest of the other
-// times to it.
-func speedOf(rounds [][]float64, size int) (gbs, ofRead float64) {
+// speedOf compares what takes the first time of every round, for some amount of
+// work, with what takes the second, for another amount: the best speed of the first,
+// in 10^9 a second, and the median of the rounds' ratios.
+func speedOf(rounds [][]float64, amount, other float64) (speed, ratio float64) {
 	best := rounds[0][0]
 	ratios := make([]float64, len(rounds))
 	for i, round := range rounds {
 		best = min(best, round[0])
-		ratios[i] = slices.Min(round[1:]) / round[0]
+		ratios[i] = amount / round[0] / (other / round[1])
 	}
 	slices.Sort(ratios)
-	return round2(float64(size) / best / 1e9), round2(ratios[len(ratios)/2])
+	return amount / best / 1e9, ratios[len(ratios)/2]
 }
 
 // implementation is what the kernels use for an operation.
@@ -126,10 +135,11 @@ type matTask struct {
 	m    *kernels.Matrix
 	acts *kernels.Acts
 	dst  []float32 // [tokens][rows]
+	stop *atomic.Bool
 }
 
-func newMatTask(m *kernels.Matrix, tokens int) *matTask {
-	t := &matTask{m: m, acts: kernels.NewActs(tokens, m.Cols), dst: make([]float32, tokens*m.Rows)}
+func newMatTask(m *kernels.Matrix, tokens int, stop *atomic.Bool) *matTask {
+	t := &matTask{m: m, acts: kernels.NewActs(tokens, m.Cols), dst: make([]float32, tokens*m.Rows), stop: stop}
 	x := make([]float32, tokens*m.Cols)
 	for i := range x {
 		x[i] = float32(math.Sin(float64(i)))
@@ -141,7 +151,55 @@ func newMatTask(m *kernels.Matrix, tokens int) *matTask {
 func (t *matTask) Run(worker, workers int) {
 	const group = 8 // of the tallest layout
 	n := t.m.Rows / group
-	kernels.MatMul(t.dst, t.m.Rows, t.m, t.acts, n*worker/workers*group, n*(worker+1)/workers*group)
+	first, end := n*worker/workers*group, n*(worker+1)/workers*group
+	step := max(taskPiece/(len(t.m.Data)/t.m.Rows)/group*group, group)
+	for ; first < end && !t.stop.Load(); first += step {
+		kernels.MatMul(t.dst, t.m.Rows, t.m, t.acts, first, min(first+step, end))
+	}
+}
+
+// stream multiplies one token by a piece of a matrix in memory and then reads
+// another piece, far from it. The pieces are short, so that the two meet the same
+// neighbours on the machine, and most of them none.
+type stream struct {
+	pieces []kernels.Matrix
+	turn   int
+	mat    *matTask
+	task   *readTask
+}
+
+// streamPiece is what a worker multiplies at once.
+const streamPiece = 16 << 20
+
+func newStream(m kernels.Matrix, workers, ahead int, stop *atomic.Bool) (*stream, error) {
+	row := len(m.Data) / m.Rows
+	rows := min(streamPiece*workers/row, m.Rows/4) &^ 7
+	s := &stream{}
+	for at := 0; at+rows <= m.Rows; at += rows {
+		p, err := kernels.NewMatrix(m.Data[at*row:][:rows*row], rows, m.Cols, m.Layout)
+		if err != nil {
+			return nil, err
+		}
+		s.pieces = append(s.pieces, p)
+	}
+	s.mat = newMatTask(&s.pieces[0], 1, stop)
+	s.task = newReadTask(nil, workers, stop)
+	s.task.ahead = ahead
+	return s, nil
+}
+
+// bytes of a piece.
+func (s *stream) bytes() float64 { return float64(len(s.pieces[0].Data)) }
+
+func (s *stream) multiply(pool *kernels.Pool) error {
+	s.turn++
+	s.mat.m = &s.pieces[s.turn%len(s.pieces)]
+	return pool.Run(s.mat)
+}
+
+func (s *stream) read(pool *kernels.Pool) error {
+	s.task.data = s.pieces[(s.turn+len(s.pieces)/2)%len(s.pieces)].Data
+	return pool.Run(s.task)
 }
 
 // noise is a small fast generator (splitmix64): weights of 17 GB are made with it.

@@ -4,9 +4,11 @@ package appliance
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"os"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,6 +20,8 @@ import (
 type ReadSpeed struct {
 	Threads int     `json:"threads"`
 	GBs     float64 `json:"gb_s"`
+
+	ahead int // bytes that were prefetched
 }
 
 // readBytes is what the read loop goes over: far more than any cache holds.
@@ -27,39 +31,56 @@ const readBytes = 1 << 30
 // lose a quarter of the bandwidth without, others a few per cent with it.
 var readAheads = []int{0, 2048, 4352}
 
-// read measures the memory bandwidth: the best pass of several, since a pass can
-// only be disturbed, never helped. scripts/read-bandwidth.c is what a loop of
-// another language and compiler finds; the two agree within 5 per cent.
-func (b *bench) read(ctx context.Context) error {
+// machine measures what bounds all else: reading memory and calculating.
+func (b *bench) machine(ctx context.Context) error {
 	mem, err := anonymous(memorySize(b.bytes(readBytes)))
 	if err != nil {
 		return err
 	}
 	defer mem.free()
-	for i := range mem.data {
-		mem.data[i] = byte(i) // a page that was never written is not memory yet
+	if err := mem.touch(ctx); err != nil {
+		return err
 	}
+	b.say("")
+	b.say("machine  threads   read GB/s   int8 GOPS   float32 GFLOPS")
 	for _, n := range b.opt.Threads {
-		var best float64
+		b.doing("reading memory and calculating, %s", threads(n))
 		err := b.withPool(n, func(pool *kernels.Pool) error {
-			task := newReadTask(mem.data, n)
-			passes := make([]func() error, len(readAheads))
-			for i, ahead := range readAheads {
-				passes[i] = func() error { task.ahead = ahead; return pool.Run(task) }
+			read, err := b.read(ctx, pool, mem.data)
+			if err != nil {
+				return err
 			}
-			seconds, err := bestOf(ctx, b.duration(), passes...)
-			if err == nil {
-				best = float64(len(mem.data)) / slices.Min(seconds) / 1e9
+			peak, err := b.peak(ctx, pool)
+			if err != nil {
+				return err
 			}
-			return err
+			b.report.Read = append(b.report.Read, read)
+			b.report.Peak = append(b.report.Peak, peak)
+			b.say("         %7d   %9.2f   %9.1f   %14.1f", n, read.GBs, peak.Int8, peak.F32)
+			return nil
 		})
 		if err != nil {
 			return err
 		}
-		b.report.Read = append(b.report.Read, ReadSpeed{Threads: n, GBs: round2(best)})
-		b.say("read     %6.2f GB/s  with %d %s", best, n, plural(n, "thread"))
 	}
 	return nil
+}
+
+// read measures the memory bandwidth: the best pass of several, since a pass can
+// only be disturbed, never helped. scripts/read-bandwidth.c is what a loop of
+// another language and compiler finds; the two agree within 5 per cent.
+func (b *bench) read(ctx context.Context, pool *kernels.Pool, data []byte) (s ReadSpeed, err error) {
+	task := newReadTask(data, pool.Size(), &b.stop)
+	passes := make([]func() error, len(readAheads))
+	for i, ahead := range readAheads {
+		passes[i] = func() error { task.ahead = ahead; return pool.Run(task) }
+	}
+	seconds, err := bestOf(ctx, b.duration(), passes...)
+	if err != nil {
+		return s, err
+	}
+	best := slices.Min(seconds)
+	return ReadSpeed{Threads: pool.Size(), GBs: round2(float64(len(data)) / best / 1e9), ahead: readAheads[slices.Index(seconds, best)]}, nil
 }
 
 // readOf is the bandwidth measured with n threads, 0 if it was not.
@@ -72,22 +93,43 @@ func (b *bench) readOf(n int) float64 {
 	return 0
 }
 
+// aheadOf is the prefetch distance with which n threads read fastest.
+func (b *bench) aheadOf(n int) int {
+	for _, r := range b.report.Read {
+		if r.Threads == n {
+			return r.ahead
+		}
+	}
+	return 0
+}
+
 // readTask sums the words of data; the sums keep the loads from being dropped,
 // each on a cache line of its own.
 type readTask struct {
 	data  []byte
 	ahead int
 	sums  []uint64 // [workers][8]
+	stop  *atomic.Bool
 }
 
-func newReadTask(data []byte, workers int) *readTask {
-	return &readTask{data: data, sums: make([]uint64, 8*workers)}
+func newReadTask(data []byte, workers int, stop *atomic.Bool) *readTask {
+	return &readTask{data: data, sums: make([]uint64, 8*workers), stop: stop}
 }
+
+// taskPiece is how many bytes a worker goes over before it looks whether to stop.
+const taskPiece = 32 << 20
 
 func (t *readTask) Run(worker, workers int) {
 	const line = 64
 	n := len(t.data) / line
-	t.sums[8*worker] = kernels.SumWords(t.data[n*worker/workers*line:n*(worker+1)/workers*line], t.ahead)
+	part := t.data[n*worker/workers*line : n*(worker+1)/workers*line]
+	sum := uint64(0)
+	for len(part) > 0 && !t.stop.Load() {
+		piece := part[:min(len(part), taskPiece)]
+		sum += kernels.SumWords(piece, t.ahead)
+		part = part[len(piece):]
+	}
+	t.sums[8*worker] = sum
 }
 
 // bytes is how much memory to measure in.
@@ -129,14 +171,14 @@ func inTurn(ctx context.Context, about time.Duration, list []func() error) (roun
 	for begin := time.Now(); len(rounds) < 3 || time.Since(begin) < about; {
 		round := make([]float64, len(list))
 		for i, f := range list {
-			if err := ctx.Err(); err != nil {
-				return nil, err
-			}
 			start := time.Now()
 			if err := f(); err != nil {
 				return nil, err
 			}
 			round[i] = max(time.Since(start), time.Nanosecond).Seconds()
+			if err := ctx.Err(); err != nil { // and f may have returned early
+				return nil, err
+			}
 		}
 		rounds = append(rounds, round)
 	}
@@ -150,12 +192,30 @@ type memory struct{ data []byte }
 // page cache holds a mapped model in large pieces too, where the file system
 // can, and through small pages even the read loop gets no more than half.
 func anonymous(size int) (*memory, error) {
+	if free := readMemory(os.DirFS("/")).budget(); free > 0 && free < int64(size) {
+		return nil, fmt.Errorf("bench: %d MB of memory are needed and %d MB are free: end what else takes memory", size/1e6, free/1e6)
+	}
 	data, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
-		return nil, fmt.Errorf("bench: %d bytes of memory: %w", size, err)
+		return nil, fmt.Errorf("bench: %d MB of memory: %w", size/1e6, err)
 	}
 	_ = unix.Madvise(data, unix.MADV_HUGEPAGE) // a hint
 	return &memory{data}, nil
+}
+
+// touch writes every page: one that was never written is not memory yet.
+func (m *memory) touch(ctx context.Context) error {
+	for p := m.data; len(p) > 0; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		piece := p[:min(len(p), 1<<20)]
+		for i := 0; i+8 <= len(piece); i += 8 {
+			binary.LittleEndian.PutUint64(piece[i:], uint64(i))
+		}
+		p = p[len(piece):]
+	}
+	return nil
 }
 
 func (m *memory) free() { _ = unix.Munmap(m.data) } // the process ends soon anyway
@@ -170,9 +230,10 @@ func memorySize(want int) int {
 
 func round2(f float64) float64 { return float64(int64(f*100+0.5)) / 100 }
 
-func plural(n int, noun string) string {
+// threads is "1 thread", "2 threads" …
+func threads(n int) string {
 	if n == 1 {
-		return noun
+		return "1 thread"
 	}
-	return noun + "s"
+	return fmt.Sprintf("%d threads", n)
 }

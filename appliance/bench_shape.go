@@ -8,9 +8,10 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"windhover/kernels"
 	"windhover/vqf"
@@ -65,17 +66,72 @@ func (b *bench) arch() (vqf.Arch, error) {
 		return vqf.Arch{}, fmt.Errorf("bench: no shape %q: use %s", b.opt.Shape, strings.Join(BenchShapes(), ", "))
 	}
 	if benchShapes[i].arch.MoE() {
-		return vqf.Arch{}, fmt.Errorf("bench: shape %s is a mixture of experts, which this build cannot run yet", b.shape())
+		return vqf.Arch{}, fmt.Errorf("bench: %s is a mixture of experts, which this build cannot run: use qwen3-1.7b, whose layers are as wide, or qwen3-8b", b.shape())
 	}
 	return benchShapes[i].arch, nil
 }
 
-// makeModel writes seeded weights of the shape, every byte of them, and returns
-// the path.
-func (b *bench) makeModel(ctx context.Context, dir string) (string, error) {
+// madeModel is a file with made-up weights that has no name any more: it is gone
+// when it is closed, and when the process ends in whatever way.
+type madeModel struct{ f *os.File }
+
+// path opens the file as long as it is open here.
+func (m *madeModel) path() string { return fmt.Sprintf("/proc/self/fd/%d", m.f.Fd()) }
+
+// makeModel writes seeded weights of the shape, every byte of them. What does not
+// fit the disk or the memory is refused before.
+func (b *bench) makeModel(ctx context.Context) (_ *madeModel, err error) {
+	plan, spec, err := b.plan()
+	if err != nil {
+		return nil, err
+	}
+	dir := b.opt.Dir
+	if dir == "" {
+		dir = os.TempDir()
+	}
+	if free, ok := freeSpace(dir); ok && free < plan.Size() {
+		return nil, fmt.Errorf("bench: %s in %s takes %d MB and %s has %d MB free: set TMPDIR to a directory with room, or choose a smaller --shape",
+			b.shape(), spec.Mode, plan.Size()/1e6, dir, free/1e6)
+	}
+	f, err := os.CreateTemp(dir, "windhover-bench-*")
+	if err != nil {
+		return nil, fmt.Errorf("bench: %w: set TMPDIR to a directory with room", err)
+	}
+	m := &madeModel{f}
+	defer func() {
+		if err != nil {
+			_ = f.Close() // the first error tells more
+		}
+	}()
+	if err := os.Remove(f.Name()); err != nil {
+		return nil, fmt.Errorf("bench: %w", err)
+	}
+	if err := writeHeader(f, plan); err != nil {
+		return nil, err
+	}
+	if err := b.fits(m.path()); err != nil { // header and directory tell
+		return nil, err
+	}
+	return m, b.writeNoise(ctx, f, plan, spec)
+}
+
+// writeHeader writes all but the data, which is a hole yet.
+func writeHeader(f *os.File, plan *vqf.Plan) error {
+	err := f.Truncate(plan.Size())
+	if err == nil {
+		_, err = f.WriteAt(plan.Prefix(), 0)
+	}
+	if err != nil {
+		return fmt.Errorf("bench: made-up weights: %w", err)
+	}
+	return nil
+}
+
+// plan is the file of the shape.
+func (b *bench) plan() (*vqf.Plan, vqf.Spec, error) {
 	arch, err := b.arch()
 	if err != nil {
-		return "", err
+		return nil, vqf.Spec{}, err
 	}
 	arch.MaxSeqLen, arch.BosID, arch.EosID = 8192, vqf.NoToken, vqf.NoToken
 	mode := vqf.Mode(b.opt.Mode)
@@ -84,7 +140,7 @@ func (b *bench) makeModel(ctx context.Context, dir string) (string, error) {
 		mode = vqf.ModeQ8
 	case vqf.ModeQ8, vqf.ModeQ4, vqf.ModeDual:
 	default:
-		return "", fmt.Errorf("bench: no mode %q for made-up weights: use q8, q4 or dual", b.opt.Mode)
+		return nil, vqf.Spec{}, fmt.Errorf("bench: no mode %q for made-up weights: use q8, q4 or dual", b.opt.Mode)
 	}
 	want := vqf.Layout8x8
 	if strings.HasPrefix(os.Getenv("VLLM_Q8_8X8"), "0") {
@@ -93,40 +149,40 @@ func (b *bench) makeModel(ctx context.Context, dir string) (string, error) {
 	spec := vqf.Spec{Arch: arch, Mode: mode}
 	spec.Q8, spec.Q4 = vqf.DefaultLayouts(arch, mode, want)
 	plan, err := vqf.NewPlan(spec)
-	if err != nil {
-		return "", err
-	}
-	if free, ok := freeSpace(dir); ok && free < plan.Size() {
-		return "", fmt.Errorf("bench: %s in %s takes %d MB and %s has %d MB free: set TMPDIR to a directory with room", b.shape(), mode, plan.Size()/1e6, dir, free/1e6)
-	}
-	path := filepath.Join(dir, b.shape()+".vqf")
-	return path, writeNoise(ctx, path, plan, spec)
+	return plan, spec, err
 }
 
-// writeNoise writes the file of a plan: norms of 1, random weights.
-func writeNoise(ctx context.Context, path string, plan *vqf.Plan, spec vqf.Spec) error {
-	w, err := vqf.Create(path, plan)
-	if err != nil {
-		return err
-	}
-	defer w.Abort()
+// writePiece is how much is on its way to the disk at once: whoever stops waits for
+// no more than that.
+const writePiece = 16 << 20
+
+// writeNoise writes the data of a plan: norms of 1, random weights. The checksum
+// stays 0, which is none.
+func (b *bench) writeNoise(ctx context.Context, f *os.File, plan *vqf.Plan, spec vqf.Spec) error {
 	r := newNoise(1)
+	end, sent, waited := int64(0), int64(0), int64(0) // of the file, in bytes
 	for _, t := range plan.Tensors {
 		chunk := noiseChunk(t, spec)
-		for left := t.Bytes; left > 0; {
+		for done := uint64(0); done < t.Bytes; {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
 			p := chunk(r)
-			p = p[:min(uint64(len(p)), left)]
-			if _, err := w.Write(p); err != nil {
-				return err
+			p = p[:min(uint64(len(p)), t.Bytes-done)]
+			if _, err := f.WriteAt(p, int64(t.Offset+done)); err != nil {
+				return fmt.Errorf("bench: made-up weights: %w: set TMPDIR to a directory with room", err)
 			}
-			left -= uint64(len(p))
+			done += uint64(len(p))
+			if end = int64(t.Offset + done); end-sent >= writePiece {
+				// Hints, both: a file system without them writes when it likes.
+				_ = unix.SyncFileRange(int(f.Fd()), sent, end-sent, unix.SYNC_FILE_RANGE_WRITE)
+				_ = unix.SyncFileRange(int(f.Fd()), waited, sent-waited, unix.SYNC_FILE_RANGE_WAIT_AFTER)
+				b.doing("writing made-up weights: %d of %d MB", end/1e6, plan.Size()/1e6)
+				waited, sent = sent, end
+			}
 		}
 	}
-	_, err = w.CommitContext(ctx, nil)
-	return err
+	return nil
 }
 
 // noiseChunk makes what a tensor is filled with, piece by piece. A piece is whole

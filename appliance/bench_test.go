@@ -5,11 +5,14 @@ package appliance
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"windhover/engine"
 	"windhover/internal/testmodel"
@@ -88,7 +91,11 @@ func TestMadeUpModelRuns(t *testing.T) {
 			t.Fatal(err)
 		}
 		path := filepath.Join(t.TempDir(), "made.vqf")
-		if err := writeNoise(context.Background(), path, plan, spec); err != nil {
+		f, err := os.Create(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(writeHeader(f, plan), new(bench).writeNoise(context.Background(), f, plan, spec), f.Close()); err != nil {
 			t.Fatal(err)
 		}
 		report, err := vqf.Verify(context.Background(), path, vqf.VerifyOptions{}, nil)
@@ -115,25 +122,92 @@ func TestBenchOfAModel(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
-	var lines []string
-	opt := BenchOptions{Model: testmodel.Write(t, testmodel.Default()), Threads: []int{1}, Prompt: 16, Tokens: 8, Context: []int{0, 32}, Quick: true}
+	var lines, doing []string
+	opt := BenchOptions{Model: testmodel.Write(t, testmodel.Default()), Threads: []int{1}, Prompt: []int{48, 16}, Tokens: 8, Context: []int{32, 0}, Quick: true,
+		Doing: func(s string) { doing = append(doing, s) }}
 	r, err := Bench(context.Background(), opt, func(s string) { lines = append(lines, s) })
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Read) != 1 || len(r.Kernels) != len(kernelLayouts) || len(r.Prefill) != 1 || len(r.Decode) != 2 || r.Decode[1].Context != 32 {
-		t.Errorf("report %+v", r)
+	if len(r.Read) != 1 || len(r.Peak) != 1 || r.Peak[0].Int8 <= 0 || r.Peak[0].F32 <= 0 || len(r.Kernels) != len(kernelLayouts) {
+		t.Errorf("read %+v, peak %+v, %d kernels", r.Read, r.Peak, len(r.Kernels))
+	}
+	for _, k := range r.Kernels {
+		if k.GBs <= 0 || k.OfRead <= 0 || k.GOPS <= 0 || k.OfPeak <= 0 {
+			t.Errorf("kernel %+v", k)
+		}
+	}
+	if len(r.Decode) != 2 || r.Decode[0].Context != 0 || r.Decode[1].Context != 32 {
+		t.Errorf("decode %+v", r.Decode)
 	}
 	for _, d := range r.Decode {
 		if d.TokS <= 0 || d.GBs <= 0 || d.Tokens != 8 {
 			t.Errorf("decode %+v", d)
 		}
 	}
-	if r.RSSMB <= 0 || r.AnonMB <= 0 || r.AnonMB > r.RSSMB || r.CPU == "" || r.Model.Families[0] != (BenchFamily{"q8", "q8 8x8", 203184}) {
-		t.Errorf("memory %v and %v MB, CPU %q, %+v", r.RSSMB, r.AnonMB, r.CPU, r.Model.Families)
+	if len(r.Prefill) != 2 || r.Prefill[0].Tokens != 16 || r.Prefill[1].Tokens != 48 {
+		t.Errorf("prefill %+v", r.Prefill)
 	}
-	if text := strings.Join(lines, "\n"); strings.Count(text, "\ndecode") != 2 || strings.Count(text, "\nread") != 1 {
-		t.Errorf("lines:\n%s", text)
+	for _, p := range r.Prefill {
+		if p.TokS <= 0 || p.Runs != 3 {
+			t.Errorf("prefill %+v", p)
+		}
+	}
+	warm := r.First[len(r.First)-1]
+	if warm.Cache != "warm" || warm.LoadMS <= 0 || warm.FirstMS <= 0 || warm.Prompt != firstPrompt || warm.Threads != 1 {
+		t.Errorf("first token %+v", r.First)
+	}
+	if r.RSS <= 0 || r.Anon <= 0 || r.File <= 0 || r.Anon+r.File > r.RSS+1 || r.BenchMemory.Peak < r.RSS || r.CPU == "" {
+		t.Errorf("memory %+v, CPU %q", r.BenchMemory, r.CPU)
+	}
+	if r.Model.Families[0] != (BenchFamily{"q8", "q8 8x8", 203184}) || r.Model.KV != "f16" || r.Model.Residency != "full" || r.Model.Made {
+		t.Errorf("model %+v", r.Model)
+	}
+	text := strings.Join(lines, "\n")
+	for _, want := range []string{"\nmachine ", "\nkernels ", "\nstart ", "\ntokens ", "\nmemory "} {
+		if strings.Count(text, want) != 1 {
+			t.Errorf("%q is not once in:\n%s", want, text)
+		}
+	}
+	for _, line := range lines {
+		if len(line) > 100 && !strings.HasPrefix(line, "tokens ") { // which names the file
+			t.Errorf("a line of %d columns: %s", len(line), line)
+		}
+	}
+	if len(doing) == 0 {
+		t.Error("nothing was told to be under way")
+	}
+}
+
+// TestWalk: a text is computed once, whatever is measured within.
+func TestWalk(t *testing.T) {
+	m, err := engine.Load(testmodel.Write(t, testmodel.Default()), engine.Options{Threads: 1, NoTokenizer: true, Context: 256})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	var lines []string
+	b := &bench{opt: BenchOptions{Prompt: []int{16, 48}, Context: []int{0, 16, 40}, Tokens: 4}, report: &BenchReport{},
+		say: func(format string, a ...any) { lines = append(lines, fmt.Sprintf(format, a...)) }}
+	r := runner{bench: b, m: m, info: m.Info(), weights: 1e6, prefill: map[int][]time.Duration{}}
+	if err := r.walk(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if len(lines) != 4 { // 0, 16, 40, 48
+		t.Errorf("lines:\n%s", strings.Join(lines, "\n"))
+	}
+	if r.used != 1 {
+		t.Errorf("%d texts, want one", r.used)
+	}
+	var depths, lengths []int
+	for _, d := range b.report.Decode {
+		depths = append(depths, d.Context)
+	}
+	for _, p := range b.report.Prefill {
+		lengths = append(lengths, p.Tokens)
+	}
+	if !slices.Equal(depths, []int{0, 16, 40}) || !slices.Equal(lengths, []int{16, 48}) {
+		t.Errorf("decoded behind %v, computed %v", depths, lengths)
 	}
 }
 
@@ -147,19 +221,40 @@ func TestBenchRefuses(t *testing.T) {
 		want string
 	}{
 		{"threads", context.Background(), BenchOptions{Threads: []int{0}}, "0 threads: this process may use 1 to"},
+		{"prompt", context.Background(), BenchOptions{Prompt: []int{512, 0}}, "a prompt of 0 tokens"},
+		{"context", context.Background(), BenchOptions{Context: []int{-1}}, "-1 tokens of context"},
+		{"tokens", context.Background(), BenchOptions{Tokens: -1}, "-1 tokens to generate"},
+		{"mixture", context.Background(), BenchOptions{Shape: "qwen3-30b-a3b"}, "is a mixture of experts, which this build cannot run: use qwen3-1.7b"},
 		{"cancelled", ended, BenchOptions{Threads: []int{1}}, "context canceled"},
 	} {
 		if _, err := Bench(c.ctx, c.opt, func(string) {}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want %q", c.name, err, c.want)
 		}
 	}
-	b := &bench{opt: BenchOptions{Shape: "smollm2-135m", Mode: "q5"}}
-	if _, err := b.makeModel(context.Background(), t.TempDir()); err == nil || !strings.Contains(err.Error(), `no mode "q5"`) {
+	dir := t.TempDir()
+	made := func(ctx context.Context, opt BenchOptions) error {
+		opt.Dir = dir
+		if opt.Shape == "" {
+			opt.Shape = "smollm2-135m"
+		}
+		opt.Threads = []int{1}
+		m, err := (&bench{opt: opt}).makeModel(ctx)
+		if m != nil {
+			_ = m.f.Close()
+		}
+		return err
+	}
+	if err := made(context.Background(), BenchOptions{Mode: "q5"}); err == nil || !strings.Contains(err.Error(), `no mode "q5"`) {
 		t.Errorf("mode q5: error %v", err)
 	}
-	b.opt.Mode = ""
-	if _, err := b.makeModel(ended, t.TempDir()); !errors.Is(err, context.Canceled) {
+	if err := made(context.Background(), BenchOptions{Context: []int{1 << 20}}); err == nil {
+		t.Error("a context of a million tokens: no error")
+	}
+	if err := made(ended, BenchOptions{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled while writing: error %v", err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
 	}
 }
 
@@ -177,5 +272,27 @@ func TestMixedLayoutsAgree(t *testing.T) {
 	}
 	if !s.Identical || s.MS8x8 <= 0 || s.Ratio <= 0 {
 		t.Errorf("%+v", s)
+	}
+}
+
+// TestCached: a file that is not in memory is told from one that is. Where it
+// cannot be taken out of the page cache, as on tmpfs, forget must say so.
+func TestCached(t *testing.T) {
+	f, err := os.Create(filepath.Join(t.TempDir(), "file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	const size = 8 << 20
+	if _, err := f.Write(make([]byte, size)); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := cached(f); err != nil || n != size {
+		t.Errorf("written: %d bytes cached, %v; want %d", n, err, size)
+	}
+	cold, why := new(bench).forget(context.Background(), f)
+	n, err := cached(f)
+	if err != nil || cold != (n <= size/100) || cold == (why != "") {
+		t.Errorf("cold %v (%q) with %d bytes cached, %v", cold, why, n, err)
 	}
 }

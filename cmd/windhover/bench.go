@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -17,16 +18,17 @@ func newBench() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench [MODEL.vqf]",
 		Short: "Measure memory, kernels and token rates",
-		Long: `Measures how fast memory is read, how fast each kernel multiplies (weights from
-memory for one token, from the caches for 64), and how fast a model computes a
-prompt and generates, for each number of threads. Without a model, made-up weights
-of a published shape are written to TMPDIR, every byte of them, and removed
-afterwards. GB are 10^9 bytes. Nothing else should run meanwhile.
+		Long: `Measures how fast memory is read and how much is calculated at most; how fast each
+kernel multiplies (weights from memory for one token, from the caches for 64); how
+long a model takes from load to its first token; and how fast it computes prompts
+and generates, for each number of threads. Without a model, made-up weights of a
+published shape are written to TMPDIR, every byte of them, and are gone afterwards.
+GB are 10^9 bytes. Nothing else should run meanwhile.
 
 Shapes: ` + strings.Join(appliance.BenchShapes(), ", ") + `.`,
 		Example: `  windhover bench
   windhover bench model.vqf --threads 1,2,4
-  windhover bench --shape qwen3-1.7b --mode q4 --context 0,1024
+  windhover bench --shape qwen3-1.7b --mode q4 --prompt 512,2048 --context 0,2048
   windhover bench --mixed`,
 		Args: models(1, cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, a []string) error {
@@ -51,6 +53,13 @@ Shapes: ` + strings.Join(appliance.BenchShapes(), ", ") + `.`,
 			if wantJSON(cmd) {
 				line = func(text string) { note(cmd, "%s", text) }
 			}
+			if status := cmd.ErrOrStderr(); isTerminal(status) {
+				draw := newStatusLine(status, time.Now)
+				defer draw.clear()
+				opt.Doing = draw.show
+				finding := line
+				line = func(text string) { draw.clear(); finding(text) }
+			}
 			report, err := appliance.Bench(cmd.Context(), opt, line)
 			if err != nil || !wantJSON(cmd) {
 				return err
@@ -63,10 +72,11 @@ Shapes: ` + strings.Join(appliance.BenchShapes(), ", ") + `.`,
 	f.StringVar(&opt.Mode, "mode", "", "q8, q4 or dual, of made-up weights (default: q8)")
 	f.IntSliceVar(&opt.Threads, "threads", nil, "numbers of threads, comma-separated (default: 1, 2, 4 … all big cores)")
 	f.IntVar(&opt.Tokens, "tokens", 0, "tokens to generate (default: about two seconds of them)")
-	f.IntVar(&opt.Prompt, "prompt", 0, "tokens of the prompt (default: 512)")
+	f.IntSliceVar(&opt.Prompt, "prompt", nil, "tokens of the prompts, comma-separated (default: 512)")
 	f.IntSliceVar(&opt.Context, "context", nil, "tokens before the generated ones, comma-separated (default: 0)")
 	f.StringVar(&opt.KV, "kv", "", "KV cache: f16 or int8 (default: f16)")
 	f.BoolVar(&opt.Quick, "quick", false, "shorter and less exact")
 	f.BoolVar(&opt.Mixed, "mixed", false, "only compare the 8x8 and the 4x4 layout on the matrices of an 8B model")
+	f.BoolVar(&opt.Board, "board-reference", false, "with --mixed, show what is published for an RK3588 (always on arm64)")
 	return cmd
 }

@@ -121,3 +121,20 @@ func TestClientName(t *testing.T) {
 		}
 	}
 }
+
+func TestStatusLine(t *testing.T) {
+	var out strings.Builder
+	now := time.Unix(0, 0)
+	s := newStatusLine(&out, func() time.Time { return now })
+	s.clear() // nothing was drawn
+	s.show("reading memory")
+	now = now.Add(50 * time.Millisecond)
+	s.show("too soon")
+	now = now.Add(60 * time.Millisecond)
+	s.show("next")
+	s.clear()
+	s.clear()
+	if got, want := out.String(), "\r\x1b[Kreading memory …\r\x1b[Knext …\r\x1b[K"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

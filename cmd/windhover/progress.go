@@ -108,3 +108,29 @@ func machineProgress(w io.Writer, now func() time.Time) func(done, total int64) 
 		}
 	}
 }
+
+// A statusLine is the last line of a terminal, which says what is under way until
+// it is cleared.
+type statusLine struct {
+	w     io.Writer
+	now   func() time.Time
+	last  time.Time
+	drawn bool
+}
+
+func newStatusLine(w io.Writer, now func() time.Time) *statusLine { return &statusLine{w: w, now: now} }
+
+// show draws at most ten times a second.
+func (s *statusLine) show(text string) {
+	if t := s.now(); t.Sub(s.last) >= 100*time.Millisecond {
+		s.last, s.drawn = t, true
+		_, _ = fmt.Fprintf(s.w, "\r\x1b[K%s …", text) // only a remark
+	}
+}
+
+func (s *statusLine) clear() {
+	if s.drawn {
+		s.drawn = false
+		_, _ = io.WriteString(s.w, "\r\x1b[K") // likewise
+	}
+}
