@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -54,6 +55,34 @@ func cpuList(set *unix.CPUSet) []int {
 
 func threadID() int { return unix.Gettid() }
 
+// switches counts how often a thread gave up its CPU: by itself, to wait for
+// something, and by force.
+type switches struct{ voluntary, forced int64 }
+
+// threadSwitches reads them of a thread of this process; zero if that fails or
+// tid is 0.
+func threadSwitches(tid int) (s switches) {
+	if tid == 0 {
+		return s
+	}
+	b, err := os.ReadFile("/proc/self/task/" + strconv.Itoa(tid) + "/status")
+	if err != nil {
+		return s
+	}
+	for line := range strings.Lines(string(b)) {
+		name, value, _ := strings.Cut(line, ":")
+		n, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
+		switch {
+		case err != nil:
+		case name == "voluntary_ctxt_switches":
+			s.voluntary = n
+		case name == "nonvoluntary_ctxt_switches":
+			s.forced = n
+		}
+	}
+	return s
+}
+
 // pinThread binds the calling thread, which must be locked to its goroutine, and
 // reads the mask back.
 func pinThread(cpu int) error {
@@ -84,23 +113,26 @@ type savedThread struct {
 }
 
 // Attach binds the calling goroutine to the CPU of worker 0, for a series of
-// Run calls, and holds it there until Detach. In a pool that does not pin it
-// does nothing. Without it Run works as well, from wherever the caller is.
+// Run calls, and holds it there until Detach; in a pool that does not pin the
+// caller stays free. Without Attach Run works as well, from wherever the caller
+// is. What CPUs there are for the workers is looked at anew, fit.go.
 func (p *Pool) Attach() error {
-	if !p.pin || p.attached.locked {
+	if p.attached.locked {
+		return nil
+	}
+	if !p.pin {
+		p.fit()
 		return nil
 	}
 	runtime.LockOSThread()
 	s := savedThread{locked: true, tid: threadID()}
-	err := unix.SchedGetaffinity(0, &s.mask)
-	if err == nil {
-		err = pinThread(p.cpus[0])
-	}
-	if err != nil {
+	if err := unix.SchedGetaffinity(0, &s.mask); err != nil {
 		runtime.UnlockOSThread()
-		return err
+		return fmt.Errorf("kernels: read the affinity mask: %w", err)
 	}
 	p.attached = s
+	p.fit()
+	p.place.at = -placeStale // what was measured is of another thread
 	return nil
 }
 

@@ -70,14 +70,25 @@ type Pool struct {
 	closing atomic.Bool
 	joined  chan struct{} // capacity 1
 	runs    atomic.Uint64
+
+	born  time.Time
+	out   int // workers that are left out, late.go
+	place placing
 }
 
 type worker struct {
-	tid    int           // of its thread, 0 unless pinned
-	taken  atomic.Uint32 // the last epoch whose share somebody began
-	asleep atomic.Bool   // it waits, or is about to wait, on wake
-	wake   chan struct{} // capacity 1
-	_      [96]byte
+	tid     int           // of its thread, 0 unless pinned
+	taken   atomic.Uint32 // the last epoch whose share somebody began
+	done    atomic.Uint32 // the last epoch whose share somebody ended
+	asleep  atomic.Bool   // it waits, or is about to wait, on wake
+	leftOut atomic.Bool   // it is to sleep, whatever the epoch
+	wake    chan struct{} // capacity 1
+
+	// The caller's alone.
+	late    lateness
+	pending bool // in join: it was at work at the last look
+	barred  bool // left out until Attach finds it a CPU again
+	_       [64]byte
 }
 
 // take claims the worker's share of an epoch; the second to ask gets false, and
@@ -105,7 +116,8 @@ func NewPool(cpus []int, pin bool) (*Pool, error) {
 }
 
 func startPool(cpus []int, pin bool) (*Pool, error) {
-	p := &Pool{cpus: cpus, pin: pin, joined: make(chan struct{}, 1)}
+	p := &Pool{cpus: cpus, pin: pin, joined: make(chan struct{}, 1), born: time.Now()}
+	p.place.used = make([]time.Duration, len(cpus))
 	started := make(chan error, len(cpus))
 	for i := 1; i < len(cpus); i++ {
 		w := &worker{wake: make(chan struct{}, 1)}
@@ -132,11 +144,7 @@ func usableCPUs(cpus, allowed []int, quota float64, procs int) []int {
 			use = append(use, c)
 		}
 	}
-	n := min(len(use), procs)
-	if quota > 0 {
-		n = min(n, max(1, int(quota)))
-	}
-	return use[:n]
+	return use[:granted(len(use), quota, procs)]
 }
 
 // Size is the number of workers, the caller included.
@@ -152,7 +160,8 @@ func (p *Pool) Runs() uint64 { return p.runs.Load() }
 // Run calls t.Run once for every worker and returns when all have returned. The
 // share of a worker that has not begun when the caller is through with its own
 // is done by the caller: on a busy machine a worker may be without a CPU for
-// many milliseconds, and a token waits for it hundreds of times. A panic
+// many milliseconds, and a token waits for it hundreds of times. One that is late
+// again and again is left out for a while (late.go). A panic
 // or a fault on a mapped page in any of them comes back as a *[FaultError], the
 // first one if there are several; the pool stays usable. Run allocates nothing.
 func (p *Pool) Run(t Task) error {
@@ -162,8 +171,14 @@ func (p *Pool) Run(t Task) error {
 	if !p.busy.CompareAndSwap(false, true) {
 		panic("kernels: Pool.Run while the pool is running")
 	}
-	p.runs.Add(1)
+	runs := p.runs.Add(1)
 	if len(p.workers) > 0 {
+		if p.out > 0 {
+			p.readmit(time.Since(p.born))
+		}
+		if p.attached.locked && runs%runsPerCheck == 0 {
+			p.checkPlace(time.Since(p.born))
+		}
 		p.task = t
 		p.pending.Store(int32(len(p.workers)))
 		p.release()
@@ -174,11 +189,12 @@ func (p *Pool) Run(t Task) error {
 	for i, w := range p.workers {
 		if w.take(epoch) {
 			p.call(t, i+1)
+			w.done.Store(epoch)
 			p.pending.Add(-1)
 		}
 	}
 	debug.SetPanicOnFault(old)
-	p.join()
+	p.join(epoch)
 	p.task = nil
 	f := p.fault.Swap(nil)
 	p.busy.Store(false)
@@ -195,15 +211,18 @@ func (p *Pool) Close() {
 	}
 	p.closed = true
 	p.closing.Store(true)
+	for _, w := range p.workers {
+		w.leftOut.Store(false)
+	}
 	p.release()
 	p.ended.Wait()
 }
 
-// release lets every worker see the next epoch.
+// release lets every worker that is not left out see the next epoch.
 func (p *Pool) release() {
 	p.epoch.Add(1)
 	for _, w := range p.workers {
-		if w.asleep.CompareAndSwap(true, false) {
+		if !w.leftOut.Load() && w.asleep.CompareAndSwap(true, false) {
 			w.wake <- struct{}{}
 		}
 	}
@@ -243,27 +262,30 @@ func (p *Pool) work(i int, w *worker, started chan<- error) {
 			continue // the caller was faster
 		}
 		p.call(p.task, i)
+		w.done.Store(epoch)
 		if p.pending.Add(-1) == 0 && p.waiting.CompareAndSwap(true, false) {
 			p.joined <- struct{}{}
 		}
 	}
 }
 
-// nextEpoch polls, then sleeps, until the epoch is another than last.
+// nextEpoch polls, then sleeps, until the epoch is another than last and the
+// worker is not left out.
 func (p *Pool) nextEpoch(last uint32, w *worker) uint32 {
 	var start time.Time
 	for polls := 1; ; polls++ {
-		if e := p.epoch.Load(); e != last {
+		e, out := p.epoch.Load(), w.leftOut.Load()
+		if e != last && !out {
 			return e
 		}
 		pause()
-		if polls%pollsPerLook != 0 || !spent(&start, p.pin) {
+		if !out && (polls%pollsPerLook != 0 || !spent(&start, p.pin)) {
 			continue
 		}
 		w.asleep.Store(true)
 		// A release that came before asleep was set has not seen it; one that
 		// came after takes it back and sends.
-		if p.epoch.Load() == last || !w.asleep.CompareAndSwap(true, false) {
+		if p.epoch.Load() == last || w.leftOut.Load() || !w.asleep.CompareAndSwap(true, false) {
 			<-w.wake
 		}
 		start = time.Time{}
@@ -271,11 +293,20 @@ func (p *Pool) nextEpoch(last uint32, w *worker) uint32 {
 }
 
 // join polls, then sleeps, until no worker is pending.
-func (p *Pool) join() {
-	var start time.Time
+func (p *Pool) join(epoch uint32) {
+	var first, start time.Time
 	for polls := 1; p.pending.Load() != 0; polls++ {
 		pause()
-		if polls%pollsPerLook != 0 || !spent(&start, p.attached.locked) {
+		if polls%pollsPerLook != 0 {
+			continue
+		}
+		if first.IsZero() {
+			first = time.Now()
+		}
+		for _, w := range p.workers {
+			w.pending = w.done.Load() != epoch
+		}
+		if !spent(&start, p.attached.locked) {
 			continue
 		}
 		// The wake-up may be a late one of an earlier task's last worker, for
@@ -285,6 +316,9 @@ func (p *Pool) join() {
 			<-p.joined
 		}
 		start = time.Time{}
+	}
+	if !first.IsZero() {
+		p.blame(time.Since(p.born), time.Since(first))
 	}
 }
 

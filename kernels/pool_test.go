@@ -481,29 +481,3 @@ func TestNewPool(t *testing.T) {
 		t.Error("pinning to a CPU that is not there: no error")
 	}
 }
-
-func BenchmarkPoolRun(b *testing.B) {
-	for _, pin := range []bool{false, true} {
-		name := "free"
-		if pin {
-			name = "pinned"
-		}
-		b.Run(name, func(b *testing.B) {
-			p := newTestPool(b, pin)
-			if err := p.Attach(); err != nil {
-				b.Fatal(err)
-			}
-			defer p.Detach()
-			task := taskFunc(func(int, int) {
-				for range 200 { // some 10 microseconds
-					pause()
-				}
-			})
-			for b.Loop() {
-				if err := p.Run(task); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
