@@ -80,7 +80,7 @@ func gemv(l Layout, dst *float32, w *byte, groups, nb int, q *int8, d *float32, 
 		case Q8x8:
 			gemvQ8x8AVX2(dst, w, groups, nb, q, d, bias, fetchAhead)
 		case Q4Row:
-			gemvQ4RowAVX2(dst, w, groups, nb, q, d, bias, fetchAhead)
+			gemvQ4Row(dst, w, groups, nb, q, d, bias)
 		case Q4x4:
 			gemvQ4x4(dst, w, groups, nb, q, d, bias)
 		}
@@ -90,14 +90,24 @@ func gemv(l Layout, dst *float32, w *byte, groups, nb int, q *int8, d *float32, 
 // gemvQ4Row does as many rows as it can by four.
 func gemvQ4Row(dst *float32, w *byte, rows, nb int, q *int8, d *float32, bias *int32) {
 	done := 0
-	if nb%4 == 0 && rows >= 4 {
+	switch {
+	case rows < 4:
+	case useVNNI && nb%4 == 0:
 		done = rows &^ 3
 		gemvQ4RowQuadVNNI(dst, w, done, nb, q, d, bias, fetchAhead)
+	case nb%2 == 0:
+		done = rows &^ 3
+		gemvQ4RowQuadAVX2(dst, w, done, nb, q, d, bias, fetchAhead)
 	}
-	if done < rows {
-		dst = (*float32)(unsafe.Add(unsafe.Pointer(dst), done*4))
-		w = (*byte)(unsafe.Add(unsafe.Pointer(w), done*nb*Q4Row.BlockBytes()))
+	if done == rows {
+		return
+	}
+	dst = (*float32)(unsafe.Add(unsafe.Pointer(dst), done*4))
+	w = (*byte)(unsafe.Add(unsafe.Pointer(w), done*nb*Q4Row.BlockBytes()))
+	if useVNNI {
 		gemvQ4RowVNNI(dst, w, rows-done, nb, q, d, bias, fetchAhead)
+	} else {
+		gemvQ4RowAVX2(dst, w, rows-done, nb, q, d, bias, fetchAhead)
 	}
 }
 
@@ -162,6 +172,9 @@ func gemvQ4RowAVX2(dst *float32, w *byte, groups, nb int, q *int8, d *float32, b
 
 //go:noescape
 func gemvQ4RowQuadVNNI(dst *float32, w *byte, rows, nb int, q *int8, d *float32, bias *int32, ahead int)
+
+//go:noescape
+func gemvQ4RowQuadAVX2(dst *float32, w *byte, rows, nb int, q *int8, d *float32, bias *int32, ahead int)
 
 //go:noescape
 func gemvQ4x4QuadVNNI(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32, ahead int)

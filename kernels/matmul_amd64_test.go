@@ -51,7 +51,7 @@ func TestGemvQ4x4Variants(t *testing.T) {
 // what is left of any number of rows and blocks.
 func TestGemvQ4RowQuads(t *testing.T) {
 	eachImplementation(t, func(t *testing.T) {
-		for _, nb := range []int{4, 8, 36, 148} {
+		for _, nb := range []int{2, 3, 4, 6, 8, 36, 148} {
 			for rows := 1; rows <= 12; rows++ {
 				for _, kind := range weightKinds {
 					testMatMul(t, newMatMulCase(t, Q4Row, kind, nb, rows, 1, uint64(rows)))

@@ -156,3 +156,144 @@ fetched:
 	JNZ        row
 	VZEROUPPER
 	RET
+
+// func gemvQ4RowQuadAVX2(dst *float32, w *byte, rows, nb int, q *int8, d *float32, bias *int32, ahead int)
+//
+// As gemvQ4RowVNNI for rows a multiple of 4 and nb an even number: four rows at a
+// time, one of each quarter as in gemvQ4RowQuadVNNI, and two blocks. What bounds it
+// are the pipes that shuffle, so that scales are put side by side with integers.
+//
+//	BX rows of a quarter left   R12 bytes of a quarter of w, R13 of three
+//	Y0-Y7 codes and sums: Y0, Y1 low and high codes of rows 0 and 1, a lane each,
+//	Y2, Y3 of rows 2 and 3, Y4-Y7 of the next block   Y8-Y11 x, then scales
+//	Y12 0x0f bytes   Y14 ones   Y15 results of rows 0 and 2, 1 and 3, in the low
+//	halves of its lanes
+//
+// 16-bit sums, of 16 products in the end, are at most 8*2*15*127 = 30480 < 2^15.
+TEXT ·gemvQ4RowQuadAVX2(SB), NOSPLIT, $0-64
+	GEMV_ARGS
+	SHRQ         $2, BX
+	IMUL3Q       $18, BX, R12
+	IMULQ        DX, R12
+	LEAQ         (R12)(R12*2), R13
+	SHRQ         $1, DX
+	MOVL         $0x0f0f0f0f, AX
+	VMOVD        AX, X12
+	VPBROADCASTD X12, Y12
+	VPCMPEQW     Y14, Y14, Y14
+	VPSRLW       $15, Y14, Y14
+
+row:
+	GEMV_ACTS
+	VXORPS Y15, Y15, Y15
+
+blocks:
+	TESTQ      R11, R11
+	JZ         fetched
+	LEAQ       (SI)(R11*1), AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(R12*1)
+	PREFETCHT0 (AX)(R12*2)
+	PREFETCHT0 (AX)(R13*1)
+
+fetched:
+	VBROADCASTI128 (R8), Y8
+	VBROADCASTI128 16(R8), Y9
+	VBROADCASTI128 32(R8), Y10
+	VBROADCASTI128 48(R8), Y11
+
+	VMOVDQU      2(SI), X0
+	VMOVDQU      2(SI)(R12*2), X2
+	VMOVDQU      20(SI), X4
+	VMOVDQU      20(SI)(R12*2), X6
+	VINSERTI128  $1, 2(SI)(R12*1), Y0, Y0
+	VINSERTI128  $1, 2(SI)(R13*1), Y2, Y2
+	VINSERTI128  $1, 20(SI)(R12*1), Y4, Y4
+	VINSERTI128  $1, 20(SI)(R13*1), Y6, Y6
+	VPSRLW       $4, Y0, Y1
+	VPSRLW       $4, Y2, Y3
+	VPSRLW       $4, Y4, Y5
+	VPSRLW       $4, Y6, Y7
+	VPAND        Y12, Y0, Y0
+	VPAND        Y12, Y2, Y2
+	VPAND        Y12, Y4, Y4
+	VPAND        Y12, Y6, Y6
+	VPAND        Y12, Y1, Y1
+	VPAND        Y12, Y3, Y3
+	VPAND        Y12, Y5, Y5
+	VPAND        Y12, Y7, Y7
+	VPMADDUBSW   Y8, Y0, Y0
+	VPMADDUBSW   Y8, Y2, Y2
+	VPMADDUBSW   Y10, Y4, Y4
+	VPMADDUBSW   Y10, Y6, Y6
+	VPMADDUBSW   Y9, Y1, Y1
+	VPMADDUBSW   Y9, Y3, Y3
+	VPMADDUBSW   Y11, Y5, Y5
+	VPMADDUBSW   Y11, Y7, Y7
+
+	// The scales of rows 0 and 2, of 1 and 3, for both blocks.
+	MOVWLZX      18(SI)(R12*2), AX
+	MOVWLZX      18(SI)(R13*1), R15
+	SHLQ         $16, AX
+	SHLQ         $16, R15
+	MOVW         18(SI), AX
+	MOVW         18(SI)(R12*1), R15
+	SHLQ         $16, AX
+	SHLQ         $16, R15
+	MOVW         (SI)(R12*2), AX
+	MOVW         (SI)(R13*1), R15
+	SHLQ         $16, AX
+	SHLQ         $16, R15
+	MOVW         (SI), AX
+	MOVW         (SI)(R12*1), R15
+	VMOVQ        AX, X8
+	VMOVQ        R15, X10
+
+	// Sums by twos: of halves, pairs, rows 0 and 2 side by side, pairs, blocks.
+	VPADDW       Y1, Y0, Y0
+	VPADDW       Y3, Y2, Y2
+	VPADDW       Y5, Y4, Y4
+	VPADDW       Y7, Y6, Y6
+	VPMADDWD     Y14, Y0, Y0
+	VPMADDWD     Y14, Y2, Y2
+	VPMADDWD     Y14, Y4, Y4
+	VPMADDWD     Y14, Y6, Y6
+	VPBROADCASTQ (R10), Y5
+	VBROADCASTSD (R9), Y7
+	VPACKSSDW    Y2, Y0, Y0
+	VPACKSSDW    Y6, Y4, Y4
+	VPUNPCKLQDQ  X10, X8, X8
+	VPSHUFD      $0x50, Y5, Y5
+	VPERMILPS    $0x50, Y7, Y7
+	VPMADDWD     Y14, Y0, Y0
+	VPMADDWD     Y14, Y4, Y4
+	VCVTPH2PS    X8, Y8
+	VPSRAD       $4, Y5, Y5
+	VPACKSSDW    Y4, Y0, Y0
+	VPMADDWD     Y14, Y0, Y0
+	VMULPS       Y7, Y8, Y8
+	VPADDD       Y5, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y8, Y0, Y0
+	VPERMILPS    $0x0e, Y0, Y1
+	VADDPS       Y0, Y15, Y15
+	VADDPS       Y1, Y15, Y15
+	ADDQ         $36, SI
+	ADDQ         $64, R8
+	ADDQ         $8, R9
+	ADDQ         $8, R10
+	DECQ         CX
+	JNZ          blocks
+
+	MOVQ         rows+16(FP), AX // a quarter of the rows, in bytes of dst
+	VEXTRACTF128 $1, Y15, X1
+	VMOVSS       X15, (DI)
+	VMOVSS       X1, (DI)(AX*1)
+	VEXTRACTPS   $1, X15, (DI)(AX*2)
+	LEAQ         (AX)(AX*2), AX
+	VEXTRACTPS   $1, X1, (DI)(AX*1)
+	ADDQ         $4, DI
+	DECQ         BX
+	JNZ          row
+	VZEROUPPER
+	RET
