@@ -39,6 +39,10 @@ func matMul(dst []float32, ldd int, m *Matrix, a *Acts, row0, row1 int) {
 // come next fit into the first cache (32 KiB; measured on Zen 4).
 const pairBlocks = 72
 
+// longBlocks is from how many blocks on a group of four Q8 rows alone is slowed
+// down by fetching its activations from the second cache again.
+const longBlocks = 128
+
 // quadBytes is from how many bytes on four streams of weights pay: each has to
 // start, which costs a few hundred nanoseconds.
 const quadBytes = 256 << 10
@@ -63,7 +67,7 @@ func gemv(l Layout, dst *float32, w *byte, groups, nb int, q *int8, d *float32, 
 		case Q8Row:
 			gemvQ8RowVNNI(dst, w, groups, nb, q, d, bias, fetchAhead)
 		case Q8x4:
-			gemvQ8x4VNNI(dst, w, groups, nb, q, d, bias, fetchAhead)
+			gemvQ8x4(dst, w, groups, nb, q, d, bias)
 		case Q8x8:
 			gemvQ8x8VNNI(dst, w, groups, nb, q, d, bias, fetchAhead)
 		case Q4Row:
@@ -111,6 +115,21 @@ func gemvQ4Row(dst *float32, w *byte, rows, nb int, q *int8, d *float32, bias *i
 	}
 }
 
+// gemvQ8x4 does groups of long rows by four, which share the activations, and the
+// rest one by one.
+func gemvQ8x4(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32) {
+	done := 0
+	if nb >= longBlocks && groups >= 4 {
+		done = groups &^ 3
+		gemvQ8x4QuadVNNI(dst, w, done, nb, q, d, bias, fetchAhead)
+	}
+	if done < groups {
+		dst = (*float32)(unsafe.Add(unsafe.Pointer(dst), done*Q8x4.Rows()*4))
+		w = (*byte)(unsafe.Add(unsafe.Pointer(w), done*nb*Q8x4.GroupBytes()))
+		gemvQ8x4VNNI(dst, w, groups-done, nb, q, d, bias, fetchAhead)
+	}
+}
+
 // gemvQ4x4 does as many groups as it can by four or by two, which share the
 // activations, and the rest one by one.
 func gemvQ4x4(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32) {
@@ -148,6 +167,9 @@ func gemvQ8x8AVX2(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bi
 
 //go:noescape
 func gemvQ8x4VNNI(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32, ahead int)
+
+//go:noescape
+func gemvQ8x4QuadVNNI(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32, ahead int)
 
 //go:noescape
 func gemvQ8x4AVX2(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32, ahead int)

@@ -153,3 +153,78 @@ fetched:
 	VCVTDQ2PS    X2, X2      \
 	VMULPS       X9, X2, X2  \
 	VADDPS       X2, X0, X0
+
+// Four groups of four rows at a time share the activations: a quarter of the loads
+// of these and of the work on them. The first is from the first quarter of all
+// groups, the second from the second quarter and so on, so that each of the four
+// streams of weights goes through memory without a jump: streams that jump, as
+// those of neighbouring groups would, cost half of the bandwidth.
+//
+//	BX groups of a quarter left   R12 bytes of a quarter of w, R13 of three
+//	R14 bytes of a quarter of dst   Y0, Y1 results
+
+#define QUAD_ARGS(size) \
+	GEMV_ARGS                \
+	SHRQ   $2, BX            \
+	MOVQ   BX, R14           \
+	SHLQ   $4, R14           \
+	IMUL3Q $size, BX, R12    \
+	IMULQ  DX, R12           \
+	LEAQ   (R12)(R12*2), R13
+
+#define QUAD_AHEAD72 \
+	TESTQ      R11, R11          \
+	JZ         fetched           \
+	LEAQ       (SI)(R11*1), AX   \
+	PREFETCHT0 (AX)              \
+	PREFETCHT0 64(AX)            \
+	PREFETCHT0 (AX)(R12*1)       \
+	PREFETCHT0 64(AX)(R12*1)     \
+	PREFETCHT0 (AX)(R12*2)       \
+	PREFETCHT0 64(AX)(R12*2)     \
+	PREFETCHT0 (AX)(R13*1)       \
+	PREFETCHT0 64(AX)(R13*1)     \
+fetched:
+
+#define QUAD_AHEAD136 \
+	TESTQ      R11, R11          \
+	JZ         fetched           \
+	LEAQ       (SI)(R11*1), AX   \
+	PREFETCHT0 (AX)              \
+	PREFETCHT0 64(AX)            \
+	PREFETCHT0 128(AX)           \
+	PREFETCHT0 (AX)(R12*1)       \
+	PREFETCHT0 64(AX)(R12*1)     \
+	PREFETCHT0 128(AX)(R12*1)    \
+	PREFETCHT0 (AX)(R12*2)       \
+	PREFETCHT0 64(AX)(R12*2)     \
+	PREFETCHT0 128(AX)(R12*2)    \
+	PREFETCHT0 (AX)(R13*1)       \
+	PREFETCHT0 64(AX)(R13*1)     \
+	PREFETCHT0 128(AX)(R13*1)    \
+fetched:
+
+#define QUAD_STORE \
+	LEAQ         (R14)(R14*2), AX    \
+	VMOVUPS      X0, (DI)            \
+	VEXTRACTF128 $1, Y0, (DI)(R14*1) \
+	VMOVUPS      X1, (DI)(R14*2)     \
+	VEXTRACTF128 $1, Y1, (DI)(AX*1)  \
+	ADDQ         $16, DI
+
+// Scales of two groups, at a and b, to y.
+#define SCALES(a, b, x, y) \
+	VMOVQ     a, x    \
+	VMOVHPS   b, x, x \
+	VCVTPH2PS x, y
+
+// The lanes of s0 and s1, added, side by side in s0.
+#define SUM2(s0, s1, tmp) \
+	VPERM2I128 $0x31, s1, s0, tmp \
+	VPERM2I128 $0x20, s1, s0, s0  \
+	VPADDD     tmp, s0, s0
+
+// The four lanes of z to two, in y.
+#define HALVE(z, y, tmp) \
+	VEXTRACTI64X4 $1, z, tmp \
+	VPADDD        tmp, y, y

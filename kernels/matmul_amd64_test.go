@@ -61,6 +61,19 @@ func TestGemvQ4RowQuads(t *testing.T) {
 	})
 }
 
+// TestGemvQ8x4Quads: groups of long rows by four, and what is left of any number.
+func TestGemvQ8x4Quads(t *testing.T) {
+	eachImplementation(t, func(t *testing.T) {
+		for _, nb := range []int{longBlocks - 1, longBlocks, longBlocks + 3} {
+			for groups := 1; groups <= 9; groups++ {
+				for _, kind := range weightKinds {
+					testMatMul(t, newMatMulCase(t, Q8x4, kind, nb, groups, 1, uint64(groups)))
+				}
+			}
+		}
+	})
+}
+
 // TestGemvQ4x4Choice: any number of groups, few and many bytes, are done wholly.
 func TestGemvQ4x4Choice(t *testing.T) {
 	eachImplementation(t, func(t *testing.T) {
@@ -80,6 +93,7 @@ func TestFetchAhead(t *testing.T) {
 		eachImplementation(t, func(t *testing.T) {
 			for _, l := range layouts {
 				testMatMul(t, newMatMulCase(t, l, "random", 80, 5, 1, uint64(l)))
+				testMatMul(t, newMatMulCase(t, l, "random", longBlocks, 5, 1, uint64(l)))
 			}
 		})
 	}

@@ -5,62 +5,12 @@
 #include "textflag.h"
 #include "matmul_amd64.h"
 
-// Four row groups at a time, that share the activations: a quarter of the loads
-// of these and of the work on them, which is what bounds a group alone. The
-// first is from the first quarter of all groups, the second from the second
-// quarter and so on, so that each of the four streams of weights goes through
-// memory without a jump: streams that jump, as those of neighbouring groups
-// would, cost half of the bandwidth.
+// Four row groups at a time (matmul_amd64.h): what bounds a group alone is the
+// work on the activations.
 //
 //	func gemvQ4x4Quad…(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32, ahead int)
 //
 // As gemvQ4x4VNNI (matmul_q4x4_amd64.s) for groups a multiple of 4.
-//
-//	BX groups of a quarter left   R12 bytes of a quarter of w, R13 of three
-//	R14 bytes of a quarter of dst   Y0, Y1 results
-
-#define QUAD_ARGS \
-	GEMV_ARGS                \
-	SHRQ   $2, BX            \
-	MOVQ   BX, R14           \
-	SHLQ   $4, R14           \
-	IMUL3Q $72, BX, R12      \
-	IMULQ  DX, R12           \
-	LEAQ   (R12)(R12*2), R13
-
-#define AHEAD4 \
-	TESTQ      R11, R11          \
-	JZ         fetched           \
-	LEAQ       (SI)(R11*1), AX   \
-	PREFETCHT0 (AX)              \
-	PREFETCHT0 64(AX)            \
-	PREFETCHT0 (AX)(R12*1)       \
-	PREFETCHT0 64(AX)(R12*1)     \
-	PREFETCHT0 (AX)(R12*2)       \
-	PREFETCHT0 64(AX)(R12*2)     \
-	PREFETCHT0 (AX)(R13*1)       \
-	PREFETCHT0 64(AX)(R13*1)     \
-fetched:
-
-#define QUAD_STORE \
-	LEAQ         (R14)(R14*2), AX    \
-	VMOVUPS      X0, (DI)            \
-	VEXTRACTF128 $1, Y0, (DI)(R14*1) \
-	VMOVUPS      X1, (DI)(R14*2)     \
-	VEXTRACTF128 $1, Y1, (DI)(AX*1)  \
-	ADDQ         $16, DI
-
-// Scales of two groups, at a and b, to y.
-#define SCALES(a, b, x, y) \
-	VMOVQ     a, x    \
-	VMOVHPS   b, x, x \
-	VCVTPH2PS x, y
-
-// The lanes of s0 and s1, added, side by side in s0.
-#define SUM2(s0, s1, tmp) \
-	VPERM2I128 $0x31, s1, s0, tmp \
-	VPERM2I128 $0x20, s1, s0, s0  \
-	VPADDD     tmp, s0, s0
 
 // Z26 0x08 bytes   Z27 0x0f bytes   Z28, Z29 spread of columns 0-15 and 16-31
 #define CONSTANTS \
@@ -79,16 +29,11 @@ fetched:
 	VPDPBUSD   Z7, lo, acc         \
 	VPDPBUSD   Z8, hi, acc
 
-// The four lanes of z to two, in y.
-#define HALVE(z, y, tmp) \
-	VEXTRACTI64X4 $1, z, tmp \
-	VPADDD        tmp, y, y
-
 // func gemvQ4x4QuadVNNI(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32, ahead int)
 //
 // Z2-Z5 integer sums; Z9-Z12 codes; Z7, Z8 activations; Y13, Y14 scales.
 TEXT ·gemvQ4x4QuadVNNI(SB), NOSPLIT, $0-64
-	QUAD_ARGS
+	QUAD_ARGS(72)
 	CONSTANTS
 
 group:
@@ -100,7 +45,7 @@ group:
 	VXORPS Y1, Y1, Y1
 
 block:
-	AHEAD4
+	QUAD_AHEAD72
 	VMOVDQU     (R8), Y6
 	VPERMD      Z6, Z28, Z7
 	VPERMD      Z6, Z29, Z8
@@ -166,7 +111,7 @@ block:
 // 0x0f bytes; Y13 repeats dword 0 in the low lane, dword 1 in the high one;
 // Y14 ones. Bounds as in gemvQ4x4AVX2.
 TEXT ·gemvQ4x4QuadAVX2(SB), NOSPLIT, $0-64
-	QUAD_ARGS
+	QUAD_ARGS(72)
 	MOVL         $0x88888888, AX
 	VMOVD        AX, X11
 	VPBROADCASTD X11, Y11
@@ -183,7 +128,7 @@ group:
 	VXORPS Y1, Y1, Y1
 
 block:
-	AHEAD4
+	QUAD_AHEAD72
 	AVX2_ACTS(0)
 	AVX2(8(SI), Y2, Y8)
 	AVX2(8(SI)(R12*1), Y3, Y9)
