@@ -91,7 +91,7 @@ func (m *Model) greedy(tokens []int32, n int) (ids []int32, margins []float32, e
 	}
 	for {
 		logits := m.st.logits[:m.cfg.Vocab]
-		best, err := argmax(logits)
+		best, err := argmax(logits, m.sampler.most)
 		if err != nil {
 			return ids, margins, err
 		}

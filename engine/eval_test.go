@@ -99,7 +99,7 @@ func TestGreedyAgreesWithGenerate(t *testing.T) {
 			t.Errorf("token %d: greedy %d, generate %d", i, id, res.Tokens[i])
 		}
 		row := logits[(len(prompt)-1+i)*m.cfg.Vocab:][:m.cfg.Vocab]
-		best, err := argmax(row)
+		best, err := argmax(row, make([]float32, maxBlocks(len(row))))
 		if err != nil || best != id {
 			t.Errorf("token %d: greedy %d, best logit %d, %v", i, id, best, err)
 		}

@@ -201,7 +201,7 @@ func (d *deviation) row(got, want []float32) {
 		d.kl += math.Exp(lp) * (lp - (float64(got[i]) - gz))
 	}
 	d.rows++
-	if id, err := argmax(got); err != nil || int(id) != best {
+	if id, err := argmax(got, make([]float32, maxBlocks(len(got)))); err != nil || int(id) != best {
 		d.flips++
 		d.flipMargin = max(d.flipMargin, float64(want[best]-want[second]))
 	}
@@ -278,7 +278,7 @@ func TestLongMatchesGolden(t *testing.T) {
 				got := logitsOf(t, m, g.Long.IDs, 0)
 				lost := 0
 				for i, want := range g.Long.Argmax {
-					id, err := argmax(got[i*g.Vocab:][:g.Vocab])
+					id, err := argmax(got[i*g.Vocab:][:g.Vocab], make([]float32, maxBlocks(g.Vocab)))
 					if err != nil {
 						t.Fatal(err)
 					}

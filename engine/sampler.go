@@ -5,6 +5,7 @@ package engine
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"windhover/kernels"
 )
@@ -30,11 +31,17 @@ import (
 // id otherwise. The random numbers are PCG-DXSM (math/rand/v2) seeded with
 // (seed, seedStream), one Uint64 u for each token drawn, as (u>>11) * 2^-53.
 type sampler struct {
-	opt  Sampling
-	pcg  rand.PCG
-	seen []bool      // [vocab] occurs in the prompt or the answer; for the penalty
-	cand []candidate // [vocab] scratch
+	opt    Sampling
+	pcg    rand.PCG
+	seen   []bool      // [vocab] occurs in the prompt or the answer; for the penalty
+	listed []int32     // those, in no order; room for all
+	cand   []candidate // [vocab] scratch
+	most   []float32   // [vocab/kernels.MaxBlock, rounded up] the largest logit of each block
+	heap   []float32   // the same size: scratch of top
 }
+
+// shareBlock is how many probabilities are computed at once.
+const shareBlock = 512
 
 type candidate struct {
 	logit float32 // after weigh: its probability as a share of the best one's
@@ -45,8 +52,18 @@ type candidate struct {
 const seedStream = 0x77696e64686f7665
 
 func newSampler(vocab int) *sampler {
-	return &sampler{seen: make([]bool, vocab), cand: make([]candidate, vocab)}
+	blocks := maxBlocks(vocab)
+	return &sampler{
+		seen: make([]bool, vocab), listed: make([]int32, 0, vocab), cand: make([]candidate, vocab),
+		most: make([]float32, blocks), heap: make([]float32, 0, blocks),
+	}
 }
+
+// maxBlocks is how many blocks of kernels.MaxBlocks n values have.
+func maxBlocks(n int) int { return (n + kernels.MaxBlock - 1) / kernels.MaxBlock }
+
+// samplerBytes is about what newSampler allocates.
+func samplerBytes(vocab int) int64 { return int64(vocab) * (1 + 4 + 8 + 8/kernels.MaxBlock) }
 
 // check refuses options that mean nothing.
 func (o *Sampling) check() error {
@@ -70,11 +87,12 @@ func (o *Sampling) check() error {
 func (s *sampler) reset(opt Sampling, prompt []int32) {
 	s.opt = opt
 	s.pcg.Seed(opt.Seed, seedStream)
-	if s.penalises() {
-		clear(s.seen)
-		for _, id := range prompt {
-			s.seen[id] = true
-		}
+	for _, id := range s.listed {
+		s.seen[id] = false
+	}
+	s.listed = s.listed[:0]
+	for _, id := range prompt {
+		s.accept(id)
 	}
 }
 
@@ -82,10 +100,11 @@ func (s *sampler) penalises() bool {
 	return s.opt.RepeatPenalty != 0 && s.opt.RepeatPenalty != 1
 }
 
-// accept tells the sampler of a token of the answer.
+// accept tells the sampler of a token of the prompt or the answer.
 func (s *sampler) accept(id int32) {
-	if s.penalises() {
+	if s.penalises() && !s.seen[id] {
 		s.seen[id] = true
+		s.listed = append(s.listed, id)
 	}
 }
 
@@ -94,46 +113,82 @@ func (s *sampler) accept(id int32) {
 func (s *sampler) pick(logits []float32) (int32, error) {
 	if s.penalises() {
 		penalty := s.opt.RepeatPenalty
-		for id, seen := range s.seen {
-			switch {
-			case !seen:
-			case logits[id] > 0:
+		for _, id := range s.listed {
+			if logits[id] > 0 {
 				logits[id] /= penalty
-			default:
+			} else {
 				logits[id] *= penalty
 			}
 		}
 	}
-	best, err := argmax(logits)
+	best, err := argmax(logits, s.most)
 	if err != nil || s.opt.Temperature == 0 || s.opt.TopK == 1 {
 		return best, err
 	}
-	cand := s.cand[:len(logits)]
+	var cand []candidate
 	if s.opt.TopK > 0 || s.opt.TopP > 0 && s.opt.TopP < 1 {
-		cand = s.best(logits, logits[best])
+		cand = s.weigh(s.best(logits, logits[best]), logits[best])
 	} else {
-		for id, l := range logits {
-			cand[id] = candidate{l, int32(id)}
-		}
+		cand = s.all(logits, logits[best])
 	}
-	return s.draw(s.weigh(cand, logits[best])), nil
+	return s.draw(cand), nil
 }
 
-// argmax returns the first of the largest logits.
-func argmax(logits []float32) (int32, error) {
-	best, top := -1, float32(math.Inf(-1))
-	for id, l := range logits {
+// argmax returns the first of the largest logits, and in most those of the blocks.
+func argmax(logits, most []float32) (int32, error) {
+	kernels.MaxBlocks(most, logits)
+	block, top := -1, float32(math.Inf(-1))
+	for b, l := range most {
 		if l > top {
-			best, top = id, l
+			block, top = b, l
 		}
 		if l != l {
 			return 0, ErrNumeric
 		}
 	}
-	if best < 0 || math.IsInf(float64(top), 1) {
+	if block < 0 || math.IsInf(float64(top), 1) {
 		return 0, ErrNumeric
 	}
-	return int32(best), nil
+	id := block * kernels.MaxBlock
+	for logits[id] != top {
+		id++
+	}
+	return int32(id), nil
+}
+
+// all is weigh for every token.
+func (s *sampler) all(logits []float32, top float32) []candidate {
+	kept := s.cand[:len(logits)]
+	n := 0
+	var block [shareBlock]float32
+	for at := 0; at < len(logits); at += shareBlock {
+		for i, w := range s.shares(&block, logits[at:], top) {
+			if w > 0 && w >= s.opt.MinP {
+				kept[n] = candidate{w, int32(at + i)}
+				n++
+			}
+		}
+	}
+	return kept[:n]
+}
+
+// total is the sum of all tokens' shares.
+func (s *sampler) total(logits []float32, top float32) float64 {
+	sum := 0.0
+	var block [shareBlock]float32
+	for at := 0; at < len(logits); at += shareBlock {
+		for _, w := range s.shares(&block, logits[at:], top) {
+			sum += float64(w)
+		}
+	}
+	return sum
+}
+
+// shares fills a block with the unnormalised probabilities of the next tokens.
+func (s *sampler) shares(block *[shareBlock]float32, logits []float32, top float32) []float32 {
+	w := block[:min(shareBlock, len(logits))]
+	kernels.Exps(w, logits[:len(w)], top, s.opt.Temperature)
+	return w
 }
 
 // weigh puts probabilities, as shares of the best one's, in the place of logits
@@ -159,17 +214,52 @@ func (s *sampler) best(logits []float32, top float32) []candidate {
 		kept, _ := s.nucleus(cand, top, s.sum(cand, top))
 		return kept
 	}
-	total := 0.0
-	for _, l := range logits {
-		total += s.share(l, top)
-	}
+	total := s.total(logits, top)
 	// Few tokens carry most of the probability: look at more only when needed.
-	for k := 64; ; k *= 8 {
-		kept, reached := s.nucleus(s.top(logits, k), top, total)
-		if reached || k >= len(logits) {
-			return kept
+	if kept, reached := s.nucleus(s.top(logits, fewTop), top, total); reached {
+		return kept
+	}
+	kept, reached := s.nucleus(s.atLeast(logits, top, float64(s.opt.TopP)*total), top, total)
+	if !reached {
+		kept, _ = s.nucleus(s.top(logits, len(logits)), top, total)
+	}
+	return kept
+}
+
+const (
+	fewTop      = 64  // tokens that are looked at first
+	massBuckets = 832 // of logits at temperature 1, the eighth of a nat each: down to where Exp is 0
+)
+
+// atLeast returns the best tokens, best first, whose shares sum to about mass or
+// more.
+func (s *sampler) atLeast(logits []float32, top float32, mass float64) []candidate {
+	bucket := func(l float32) int { return int(min((top-l)/s.opt.Temperature*8, massBuckets-1)) }
+	var buckets [massBuckets]float64
+	var block [shareBlock]float32
+	for at := 0; at < len(logits); at += shareBlock {
+		for i, w := range s.shares(&block, logits[at:], top) {
+			buckets[bucket(logits[at+i])] += float64(w)
 		}
 	}
+	last, sum := 0, buckets[0]
+	for sum < mass && last < massBuckets-1 {
+		last++
+		sum += buckets[last]
+	}
+	cand := s.cand[:0]
+	for id, l := range logits {
+		if bucket(l) <= last {
+			cand = append(cand, candidate{l, int32(id)})
+		}
+	}
+	slices.SortFunc(cand, func(a, b candidate) int {
+		if a.better(b) {
+			return -1
+		}
+		return 1
+	})
+	return cand
 }
 
 // share is the unnormalised probability of a logit.
@@ -198,24 +288,36 @@ func (s *sampler) nucleus(cand []candidate, top float32, total float64) ([]candi
 	return cand, false
 }
 
-// top returns the k best candidates, best first: a heap with the worst of them
-// on top while all are looked at, then sorted by taking the worst off.
+// top returns the k best candidates, best first, after argmax: a heap with the
+// worst of them on top while what may be among them is looked at, then sorted by
+// taking the worst off. The k best blocks have k logits as good as the least of
+// their largest, so that no block below that has one of the k best.
 func (s *sampler) top(logits []float32, k int) []candidate {
 	k = min(k, len(logits))
-	heap := s.cand[:k]
-	for id, l := range logits {
-		c := candidate{l, int32(id)}
-		switch {
-		case id < k-1:
-			heap[id] = c
-		case id == k-1:
-			heap[id] = c
-			for i := k/2 - 1; i >= 0; i-- {
-				sift(heap, i)
+	least := s.bound(k)
+	heap := s.cand[:0]
+	for b, most := range s.most {
+		if most < least || len(heap) == k && most < heap[0].logit {
+			continue
+		}
+		at := b * kernels.MaxBlock
+		for i, l := range logits[at:min(at+kernels.MaxBlock, len(logits))] {
+			if l < least {
+				continue
 			}
-		case c.better(heap[0]):
-			heap[0] = c
-			sift(heap, 0)
+			c := candidate{l, int32(at + i)}
+			switch {
+			case len(heap) < k-1:
+				heap = append(heap, c)
+			case len(heap) == k-1:
+				heap = append(heap, c)
+				for i := k/2 - 1; i >= 0; i-- {
+					sift(heap, i)
+				}
+			case c.better(heap[0]):
+				heap[0] = c
+				sift(heap, 0)
+			}
 		}
 	}
 	for n := k - 1; n > 0; n-- {
@@ -223,6 +325,43 @@ func (s *sampler) top(logits []float32, k int) []candidate {
 		sift(heap[:n], 0)
 	}
 	return heap
+}
+
+// bound is the k-th largest of the blocks' largest logits, or less than all where
+// there are fewer blocks: a heap of the k largest, the least of them on top.
+func (s *sampler) bound(k int) float32 {
+	if k > len(s.most) {
+		return float32(math.Inf(-1))
+	}
+	heap := append(s.heap[:0], s.most[:k]...)
+	for i := k/2 - 1; i >= 0; i-- {
+		sink(heap, i)
+	}
+	for _, l := range s.most[k:] {
+		if l > heap[0] {
+			heap[0] = l
+			sink(heap, 0)
+		}
+	}
+	return heap[0]
+}
+
+// sink moves heap[i] down until no child is smaller.
+func sink(heap []float32, i int) {
+	for {
+		child := 2*i + 1
+		if child >= len(heap) {
+			return
+		}
+		if child+1 < len(heap) && heap[child+1] < heap[child] {
+			child++
+		}
+		if heap[i] <= heap[child] {
+			return
+		}
+		heap[i], heap[child] = heap[child], heap[i]
+		i = child
+	}
 }
 
 func (c candidate) better(than candidate) bool {

@@ -92,7 +92,7 @@ func TestDrawFollowsProbabilities(t *testing.T) {
 
 func TestTiesGoToTheLowerID(t *testing.T) {
 	flat := make([]float32, 100)
-	if id, err := argmax(flat); err != nil || id != 0 {
+	if id, err := argmax(flat, make([]float32, maxBlocks(len(flat)))); err != nil || id != 0 {
 		t.Errorf("argmax of equal logits is %d, %v, want 0", id, err)
 	}
 	counts := draws(t, Sampling{Temperature: 1, TopK: 3}, flat, 500)
@@ -105,10 +105,13 @@ func TestTiesGoToTheLowerID(t *testing.T) {
 
 // The heap and the growing look at top-p against a plain sort.
 func TestTopAgreesWithSort(t *testing.T) {
-	for _, n := range []int{1, 2, 3, 5, 64, 65, 500, 1000} {
+	for _, n := range []int{1, 2, 3, 5, 64, 65, 500, 1000, 5000} {
 		logits := make([]float32, n)
 		for i := range logits {
-			logits[i] = float32((i*7919)%97) / 10
+			logits[i] = float32((i*7919)%97) / 10 // many equal ones
+			if n == 5000 {
+				logits[i] = float32((i*7919)%5003-2000) / 300
+			}
 		}
 		all := make([]candidate, n)
 		for i, l := range logits {
@@ -121,7 +124,10 @@ func TestTopAgreesWithSort(t *testing.T) {
 			return 1
 		})
 		s := newSampler(n)
-		for _, k := range []int{1, 2, 3, 20, n - 1, n, n + 1} {
+		if _, err := argmax(logits, s.most); err != nil {
+			t.Fatal(err)
+		}
+		for _, k := range []int{1, 2, 3, 20, 64, 65, 77, 79, 80, 200, n - 1, n, n + 1} {
 			if k < 1 {
 				continue
 			}
@@ -198,12 +204,17 @@ func BenchmarkSampler(b *testing.B) {
 	for i := range logits {
 		logits[i] = float32((i*7919)%10007) / 1000
 	}
+	prompt := make([]int32, 2000)
+	for i := range prompt {
+		prompt[i] = int32(i * 31)
+	}
 	for name, opt := range map[string]Sampling{
 		"greedy": {}, "top-k": {Temperature: 0.7, TopK: 20, TopP: 0.8}, "top-p": {Temperature: 0.7, TopP: 0.8}, "all": {Temperature: 1},
+		"top-k and penalty": {Temperature: 0.7, TopK: 20, TopP: 0.8, RepeatPenalty: 1.1},
 	} {
 		b.Run(name, func(b *testing.B) {
 			s := newSampler(len(logits))
-			s.reset(opt, nil)
+			s.reset(opt, prompt)
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := s.pick(logits); err != nil {

@@ -113,6 +113,5 @@ func scratchBytes(c *Config, workers, ctx, chunk int, float bool) int64 {
 		// Codes once plain and once packed, scales and sums likewise.
 		perToken += (c.Dim + c.QO() + c.FFN) * 2 * (kernels.BlockLen + 8) / kernels.BlockLen
 	}
-	sampler := 9 * int64(c.Vocab) // candidates and marks
-	return int64(chunk)*int64(perToken) + 4*int64(c.Vocab) + attentionBytes(c, workers, ctx, chunk, float) + sampler
+	return int64(chunk)*int64(perToken) + 4*int64(c.Vocab) + attentionBytes(c, workers, ctx, chunk, float) + samplerBytes(c.Vocab)
 }
