@@ -32,10 +32,6 @@ import (
 // not change a bit.
 const AttnBlock = 256
 
-// attnPanel is how many positions are converted to float32 at once. What they
-// take stays in a near cache while all rows use it.
-const attnPanel = 64
-
 // AttnPart is what blocks give for some rows.
 type AttnPart struct {
 	O    []float32 // [rows][w], w the width of a head rounded up to 16
@@ -92,7 +88,8 @@ type AttnTile struct {
 	hd, width int
 	q         []float32 // [rows][hd], scaled
 	s         []float32 // [rows][AttnBlock] scores, then weights
-	panel     []float32 // keys or values of attnPanel positions
+	panel     []float32 // keys or values of KVGroup positions
+	scales    []float32 // of such, in int8
 }
 
 // NewAttnTile makes a tile of at most rows rows of heads of hd values.
@@ -103,13 +100,15 @@ func NewAttnTile(rows, hd int) *AttnTile {
 	w := roundLanes(hd)
 	return &AttnTile{
 		hd: hd, width: w,
-		q: make([]float32, rows*hd), s: make([]float32, rows*AttnBlock), panel: make([]float32, attnPanel*w),
+		q: make([]float32, rows*hd), s: make([]float32, rows*AttnBlock),
+		panel: make([]float32, KVGroup*w), scales: make([]float32, KVGroup*kvBlocks(w)),
 	}
 }
 
 // AttnTileBytes is what NewAttnTile allocates, about.
 func AttnTileBytes(rows, hd int) int64 {
-	return 4 * (int64(rows)*int64(hd+AttnBlock) + attnPanel*int64(roundLanes(hd)))
+	w := roundLanes(hd)
+	return 4 * (int64(rows)*int64(hd+AttnBlock) + KVGroup*int64(w+kvBlocks(w)))
 }
 
 // SetQuery makes q, times scale, the query of a row.
@@ -139,12 +138,12 @@ func (t *AttnTile) Block(dst AttnPart, kv KV, keys, values []byte, seen, step in
 	if first >= rows {
 		return
 	}
-	groups := roundLanes(b.sees(rows-1)) / KVGroup
+	groups := (b.sees(rows-1) + KVGroup - 1) / KVGroup
 	if size := groups * kv.GroupBytes(t.hd); kv > KVInt8 || len(keys) < size || len(values) < size {
 		panic(fmt.Sprintf("kernels: attention: %d and %d bytes for %d groups of %v", len(keys), len(values), groups, kv))
 	}
-	for g := 0; g < groups; g += attnPanel / KVGroup {
-		b.scores(g, min(groups-g, attnPanel/KVGroup))
+	for g := range groups {
+		b.scores(g)
 	}
 	for r := first; r < rows; r++ {
 		n := b.sees(r)
@@ -154,8 +153,8 @@ func (t *AttnTile) Block(dst AttnPart, kv KV, keys, values []byte, seen, step in
 		}
 		dst.M[r], dst.L[r] = attnWeights(x)
 	}
-	for g := 0; g < groups; g += attnPanel / KVGroup {
-		b.sums(g, min(groups-g, attnPanel/KVGroup))
+	for g := range groups {
+		b.sums(g)
 	}
 }
 
@@ -174,39 +173,52 @@ func (b *attnBlock) sees(row int) int { return min(b.seen+row/b.step, AttnBlock)
 // from is the first row that sees position i; rows after it do so too.
 func (b *attnBlock) from(i int) int { return max(i+1-b.seen, 0) * b.step }
 
-// scores computes s for n groups of positions from group g on.
-func (b *attnBlock) scores(g, n int) {
-	r, size := b.from(g*KVGroup), b.kv.GroupBytes(b.hd)
+// group is group g of keys or values.
+func (b *attnBlock) group(of []byte, g int) []byte {
+	size := b.kv.GroupBytes(b.hd)
+	return of[g*size:][:size]
+}
+
+// scores computes s for a group of positions. There is room for whole groups,
+// and they are quicker than what is left of one.
+func (b *attnBlock) scores(g int) {
+	at := g * KVGroup
+	r, keys := b.from(at), b.group(b.keys, g)
 	p := floatProduct{
-		c: b.s[r*AttnBlock+g*KVGroup:], ldc: AttnBlock, a: b.q[r*b.hd:], lda: b.hd,
-		step: KVGroup, rows: len(b.dst.M) - r, groups: n, k: b.hd,
+		c: b.s[r*AttnBlock+at:], ldc: AttnBlock, a: b.q[r*b.hd:], lda: b.hd,
+		step: KVGroup, next: lanes, rows: len(b.dst.M) - r, groups: KVGroup / lanes, k: b.hd,
+	}
+	if b.sees(len(b.dst.M)-1)-at <= lanes {
+		p.groups = 1
 	}
 	switch {
-	case b.direct(n) && b.kv == KVInt8:
-		attnKeysInt8(p, b.keys[g*size:])
-		return
-	case b.direct(n):
-		p.half, p.next = halvesOf(b.keys[g*size:]), size/2
+	case !b.direct(p.groups):
+		b.kv.keys(b.panel, keys, b.hd)
+		p.b = b.panel
+	case b.kv == KVF16:
+		p.half = halvesOf(keys)
 	default:
-		b.kv.keys(b.panel, b.keys[g*size:], n, b.hd)
-		p.b, p.next = b.panel, b.hd*KVGroup
+		attnKeysInt8(p, b.readScales(keys), keys[2*len(b.scales):])
+		return
 	}
 	attnProduct(p)
 }
 
-// sums adds n groups of positions to o, or begins it. Rows that see no end of
-// the groups go together, the others by token.
-func (b *attnBlock) sums(g, n int) {
-	at, end, rows := g*KVGroup, (g+n)*KVGroup, len(b.dst.M)
-	p := floatProduct{ldc: b.width, lda: AttnBlock, step: b.width, next: KVGroup, groups: b.width / KVGroup, add: g > 0}
-	values := b.values[g*b.kv.GroupBytes(b.hd):]
-	direct := b.direct(p.groups)
-	switch {
+// sums adds a group of positions to o, or begins it. Rows that see no end of
+// the group go together, the others by token.
+func (b *attnBlock) sums(g int) {
+	at, end, rows := g*KVGroup, (g+1)*KVGroup, len(b.dst.M)
+	p := floatProduct{ldc: b.width, lda: AttnBlock, step: b.width, next: lanes, groups: b.width / lanes, add: g > 0}
+	values := b.group(b.values, g)
+	var scales []float32
+	switch direct := b.direct(p.groups); {
 	case !direct:
-		b.kv.values(b.panel, values, n, b.hd)
+		b.kv.values(b.panel, values, b.hd)
 		p.b = b.panel
 	case b.kv == KVF16:
 		p.half = halvesOf(values)
+	default:
+		scales = b.readScales(values)
 	}
 	for r := b.from(at); r < rows; {
 		to := rows
@@ -215,8 +227,8 @@ func (b *attnBlock) sums(g, n int) {
 		}
 		p.c, p.a = b.dst.O[r*b.width:], b.s[r*AttnBlock+at:]
 		p.rows, p.k = to-r, min(b.sees(r), end)-at
-		if direct && b.kv == KVInt8 {
-			attnValuesInt8(p, values)
+		if scales != nil {
+			attnValuesInt8(p, scales, values[2*len(scales):])
 		} else {
 			attnProduct(p)
 		}
@@ -231,6 +243,12 @@ func (b *attnBlock) direct(groups int) bool {
 		return attnReadsInt8(len(b.dst.M), groups)
 	}
 	return len(b.dst.M) <= attnDirect
+}
+
+// readScales reads the scales of an int8 group.
+func (b *attnBlock) readScales(group []byte) []float32 {
+	kvHalves(b.scales, halvesOf(group)[:len(b.scales)])
+	return b.scales
 }
 
 // floatProduct is c = a*b, or c += a*b with add: for each row and column

@@ -9,30 +9,40 @@ package kernels
 const attnDirect = 8
 
 func attnProduct(p floatProduct) {
-	g := 0
-	switch {
-	case !useAVX2:
+	if !useAVX2 {
 		attnProductGeneric(p)
 		return
-	case p.half != nil && useAVX512:
-		for ; g+4 <= p.groups; g += 4 {
-			attnProduct4F16AVX512(&p.c[g*lanes], &p.a[0], &p.half[g*p.next], 4*p.ldc, 4*p.lda, 2*p.step, 2*p.next, p.rows, p.k, p.add)
-		}
-	case useAVX512:
-		for ; g+4 <= p.groups; g += 4 {
-			attnProduct4AVX512(&p.c[g*lanes], &p.a[0], &p.b[g*p.next], 4*p.ldc, 4*p.lda, 4*p.step, 4*p.next, p.rows, p.k, p.add)
-		}
 	}
-	if p.half == nil {
-		for ; g < p.groups; g++ {
-			attnProduct1AVX2(&p.c[g*lanes], &p.a[0], &p.b[g*p.next], 4*p.ldc, 4*p.lda, 4*p.step, p.rows, p.k, p.add)
-		}
+	if p.half != nil {
+		attnProductF16(p)
 		return
 	}
+	g := 0
+	for ; useAVX512 && g+4 <= p.groups; g += 4 {
+		attnProduct4AVX512(&p.c[g*lanes], &p.a[0], &p.b[g*p.next], 4*p.ldc, 4*p.lda, 4*p.step, 4*p.next, p.rows, p.k, p.add)
+	}
+	for ; g < p.groups; g++ {
+		attnProduct1AVX2(&p.c[g*lanes], &p.a[0], &p.b[g*p.next], 4*p.ldc, 4*p.lda, 4*p.step, p.rows, p.k, p.add)
+	}
+}
+
+func attnProductF16(p floatProduct) {
+	g := 0
+	if useAVX512 {
+		for ; p.rows <= 3 && p.next == lanes && g+8 <= p.groups; g += 8 {
+			attnProduct8F16AVX512(&p.c[g*lanes], &p.a[0], &p.half[g*lanes], 4*p.ldc, 4*p.lda, 2*p.step, p.rows, p.k, p.add, p.ahead(g, 8, 2))
+		}
+		for ; g+4 <= p.groups; g += 4 {
+			attnProduct4F16AVX512(&p.c[g*lanes], &p.a[0], &p.half[g*p.next], 4*p.ldc, 4*p.lda, 2*p.step, 2*p.next, p.rows, p.k, p.add,
+				p.ahead(g, 4, 2))
+		}
+	}
 	for ; g+2 <= p.groups; g += 2 {
+		ahead := p.ahead(g, 2, 2)
 		for r := 0; r < p.rows; r += 3 {
 			attnProduct2F16AVX2(&p.c[r*p.ldc+g*lanes], &p.a[r*p.lda], &p.half[g*p.next], 4*p.ldc, 4*p.lda, 2*p.step, 2*p.next,
-				min(p.rows-r, 3), p.k, p.add)
+				min(p.rows-r, 3), p.k, p.add, ahead)
+			ahead = 0
 		}
 	}
 	if g < p.groups {
@@ -40,33 +50,70 @@ func attnProduct(p floatProduct) {
 	}
 }
 
-// attnReadsInt8 tells whether a product reads int8 directly: few rows, and
-// columns by 64.
-func attnReadsInt8(rows, groups int) bool { return useAVX512 && rows <= 5 && groups%4 == 0 }
+// ahead is how far from its own columns n groups, of elements of some bytes,
+// fetch while they are computed. Who reads whole steps of few rows is as fast as
+// memory, goes straight on in it, and leaves that to the processor. Else memory
+// would wait, and parts of steps are no stream: each fetches a part of what comes
+// after the product, in the order of memory.
+func (p *floatProduct) ahead(group, n, size int) int {
+	if p.next != lanes || n >= p.groups && p.rows <= 2 {
+		return fetchAhead
+	}
+	return size * (p.k*p.step + group*lanes*(p.k-1))
+}
 
-// attnKeysInt8 is attnProduct with groups of keys in int8.
-func attnKeysInt8(p floatProduct, keys []byte) {
-	size := KVInt8.GroupBytes(p.k)
-	for g := 0; g < p.groups; g += 4 {
-		scales, codes := kvParts(keys[g*size:], p.k)
-		for j := 0; j < p.k; j += BlockLen {
-			attnKeysInt8AVX512(&p.c[g*lanes], &p.a[j], &codes[j*KVGroup], 4*p.ldc, 4*p.lda, KVGroup, size, p.rows, min(p.k-j, BlockLen), j > 0,
-				&scales[j/BlockLen*KVGroup])
+// attnReadsInt8 tells whether a product reads int8 directly: few rows, and
+// columns by 32.
+func attnReadsInt8(rows, groups int) bool { return useAVX2 && rows <= attnDirect && groups%2 == 0 }
+
+// attnKeysInt8 is attnProduct with a group of keys in int8.
+func attnKeysInt8(p floatProduct, scales []float32, codes []byte) {
+	if useAVX512 {
+		ahead := p.aheadInt8(0, 4, scales)
+		for r := 0; r < p.rows; r += 4 {
+			attnKeysInt8AVX512(&p.c[r*p.ldc], &p.a[r*p.lda], &codes[0], 4*p.ldc, 4*p.lda, min(p.rows-r, 4), p.k, &scales[0], ahead)
+			ahead = 0
+		}
+		return
+	}
+	for g := 0; g < p.groups; g += 2 {
+		ahead := p.aheadInt8(g, 2, scales)
+		for r := 0; r < p.rows; r += 3 {
+			attnKeysInt8AVX2(&p.c[r*p.ldc+g*lanes], &p.a[r*p.lda], &codes[g*lanes], 4*p.ldc, 4*p.lda, min(p.rows-r, 3), p.k, &scales[g*lanes], ahead)
+			ahead = 0
 		}
 	}
 }
 
-// attnValuesInt8 is attnProduct with groups of values in int8.
-func attnValuesInt8(p floatProduct, values []byte) {
-	w := p.groups * lanes
-	size := KVInt8.GroupBytes(w)
-	for i := 0; i < p.k; i += KVGroup {
-		scales, codes := kvParts(values[i/KVGroup*size:], w)
-		for g := 0; g < p.groups; g += 4 {
-			attnValuesInt8AVX512(&p.c[g*lanes], &p.a[i], &codes[g*lanes], 4*p.ldc, 4*p.lda, w, 2*kvBlocks(w), p.rows, min(p.k-i, KVGroup), p.add || i > 0,
-				&scales[g*lanes/BlockLen])
+// attnValuesInt8 is attnProduct with values in int8.
+func attnValuesInt8(p floatProduct, scales []float32, codes []byte) {
+	next, g := 4*kvBlocks(p.groups*lanes), 0
+	if useAVX512 {
+		for ; p.rows <= 3 && g+8 <= p.groups; g += 8 {
+			attnValuesInt8x8AVX512(&p.c[g*lanes], &p.a[0], &codes[g*lanes], 4*p.ldc, 4*p.lda, p.step, p.rows, p.k, p.add,
+				&scales[g/2], next, p.aheadInt8(g, 8, scales))
+		}
+		for ; g+4 <= p.groups; g += 4 {
+			attnValuesInt8AVX512(&p.c[g*lanes], &p.a[0], &codes[g*lanes], 4*p.ldc, 4*p.lda, p.step, p.rows, p.k, p.add,
+				&scales[g/2], next, p.aheadInt8(g, 4, scales))
 		}
 	}
+	for ; g < p.groups; g += 2 {
+		ahead := p.aheadInt8(g, 2, scales)
+		for r := 0; r < p.rows; r += 3 {
+			attnValuesInt8AVX2(&p.c[r*p.ldc+g*lanes], &p.a[r*p.lda], &codes[g*lanes], 4*p.ldc, 4*p.lda, p.step, min(p.rows-r, 3), p.k, p.add,
+				&scales[g/2], next, ahead)
+			ahead = 0
+		}
+	}
+}
+
+// aheadInt8 is ahead for n groups in int8, with the scales of the next after them.
+func (p *floatProduct) aheadInt8(group, n int, scales []float32) int {
+	if n >= p.groups && p.rows <= 3 {
+		return fetchAhead
+	}
+	return p.k*p.step + 2*len(scales) + group*lanes*(p.k-1)
 }
 
 func attnWeights(x []float32) (m, l float32) {
@@ -94,19 +141,31 @@ func attnProduct4AVX512(c, a, b *float32, ldc, lda, step, next, rows, k int, add
 func attnProduct1AVX2(c, a, b *float32, ldc, lda, step, rows, k int, add bool)
 
 //go:noescape
-func attnProduct4F16AVX512(c, a *float32, b *uint16, ldc, lda, step, next, rows, k int, add bool)
+func attnProduct4F16AVX512(c, a *float32, b *uint16, ldc, lda, step, next, rows, k int, add bool, ahead int)
 
 //go:noescape
-func attnProduct2F16AVX2(c, a *float32, b *uint16, ldc, lda, step, next, rows, k int, add bool)
+func attnProduct2F16AVX2(c, a *float32, b *uint16, ldc, lda, step, next, rows, k int, add bool, ahead int)
 
 //go:noescape
 func attnProduct1F16AVX2(c, a *float32, b *uint16, ldc, lda, step, rows, k int, add bool)
 
 //go:noescape
-func attnKeysInt8AVX512(c, a *float32, b *int8, ldc, lda, step, next, rows, k int, add bool, scales *uint16)
+func attnProduct8F16AVX512(c, a *float32, b *uint16, ldc, lda, step, rows, k int, add bool, ahead int)
 
 //go:noescape
-func attnValuesInt8AVX512(c, a *float32, b *int8, ldc, lda, step, next, rows, k int, add bool, scales *uint16)
+func attnKeysInt8AVX512(c, a *float32, b *byte, ldc, lda, rows, k int, scales *float32, ahead int)
+
+//go:noescape
+func attnValuesInt8AVX512(c, a *float32, b *byte, ldc, lda, step, rows, k int, add bool, scales *float32, next, ahead int)
+
+//go:noescape
+func attnValuesInt8x8AVX512(c, a *float32, b *byte, ldc, lda, step, rows, k int, add bool, scales *float32, next, ahead int)
+
+//go:noescape
+func attnKeysInt8AVX2(c, a *float32, b *byte, ldc, lda, rows, k int, scales *float32, ahead int)
+
+//go:noescape
+func attnValuesInt8AVX2(c, a *float32, b *byte, ldc, lda, step, rows, k int, add bool, scales *float32, next, ahead int)
 
 //go:noescape
 func attnWeightsAVX512(x *float32, groups int) (m, l float32)

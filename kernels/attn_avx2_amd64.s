@@ -81,19 +81,21 @@ TEXT ·attnProduct1F16AVX2(SB), NOSPLIT, $0-65
 	ADDQ    R13, AX
 
 #define NEXT2 \
-	PREFETCHT0 16384(SI)        \
-	PREFETCHT0 16384(SI)(R11*1) \
-	ADDQ       R10, SI          \
-	ADDQ       $4, R8           \
-	DECQ       CX
+	PREFETCHT1 (R15) \
+	ADDQ $64, R15 \
+	ADDQ R10, SI \
+	ADDQ $4, R8  \
+	DECQ CX
 
-// func attnProduct2F16AVX2(c, a *float32, b *uint16, ldc, lda, step, next, rows, k int, add bool)
+// func attnProduct2F16AVX2(c, a *float32, b *uint16, ldc, lda, step, next, rows, k int, add bool, ahead int)
 //
 // attnProduct for 2 groups of columns in binary16 and 1 to 3 rows; ldc, lda, step
-// and next in bytes.
+// and next in bytes. 64 bytes a step, from ahead bytes after b on, are fetched to
+// the second cache.
 //
 //	AX c   R8 a   SI b   CX k left   BX rows   R13 ldc   DX lda   R10 step   R11 next
-TEXT ·attnProduct2F16AVX2(SB), NOSPLIT, $0-73
+//	R15 what to fetch
+TEXT ·attnProduct2F16AVX2(SB), NOSPLIT, $0-88
 	MOVQ c+0(FP), AX
 	MOVQ a+8(FP), R8
 	MOVQ b+16(FP), SI
@@ -103,6 +105,8 @@ TEXT ·attnProduct2F16AVX2(SB), NOSPLIT, $0-73
 	MOVQ next+48(FP), R11
 	MOVQ rows+56(FP), BX
 	MOVQ k+64(FP), CX
+	MOVQ ahead+80(FP), R15
+	ADDQ SI, R15
 	ZERO1(Y0, Y1)
 	ZERO1(Y2, Y3)
 	ZERO1(Y4, Y5)

@@ -11,9 +11,11 @@ func attnProduct(p floatProduct) { attnProductGeneric(p) }
 // attnReadsInt8: there is no product with codes as they are.
 func attnReadsInt8(int, int) bool { return false }
 
-func attnKeysInt8(floatProduct, []byte) { panic("kernels: internal error: keys in int8") }
+func attnKeysInt8(floatProduct, []float32, []byte) { panic("kernels: internal error: keys in int8") }
 
-func attnValuesInt8(floatProduct, []byte) { panic("kernels: internal error: values in int8") }
+func attnValuesInt8(floatProduct, []float32, []byte) {
+	panic("kernels: internal error: values in int8")
+}
 
 func attnWeights(x []float32) (m, l float32) { return attnWeightsGeneric(x) }
 

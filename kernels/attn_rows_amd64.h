@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The body of the kernels of attn_amd64.s, which differ in COLUMNS4 alone.
+// The body of the kernels with 64 columns. They differ in ARGS (step and rows, and
+// what else there is), in BEGIN, in FRESH, which leaves out reading sums where they
+// begin at zero, in COLUMNS4, and in BLOCK and AGAIN, which set how many k the loop
+// after them is for and go back for the rest.
 
 	MOVQ c+0(FP), DI
 	MOVQ a+8(FP), R8
 	MOVQ ldc+24(FP), R13
 	MOVQ lda+32(FP), DX
-	MOVQ step+40(FP), R10
-	MOVQ next+48(FP), R11
-	LEAQ (R11)(R11*2), R12
-	MOVQ rows+56(FP), BX
+	ARGS
 
 rows6:
 	CMPQ BX, $6
@@ -21,8 +21,7 @@ rows6:
 	ZERO4(Z12, Z13, Z14, Z15)
 	ZERO4(Z16, Z17, Z18, Z19)
 	ZERO4(Z20, Z21, Z22, Z23)
-	CMPB add+72(FP), $0
-	JEQ  start6
+	FRESH(start6)
 	LOAD4(Z0, Z1, Z2, Z3)
 	LOAD4(Z4, Z5, Z6, Z7)
 	LOAD4(Z8, Z9, Z10, Z11)
@@ -32,6 +31,9 @@ rows6:
 
 start6:
 	MOVQ R8, AX
+
+block6:
+	BLOCK
 
 loop6:
 	COLUMNS4
@@ -45,6 +47,7 @@ loop6:
 	ADDQ $4, R9
 	DECQ CX
 	JNZ  loop6
+	AGAIN(block6)
 
 	MOVQ DI, AX
 	STORE4(Z0, Z1, Z2, Z3)
@@ -67,8 +70,7 @@ rows4:
 	ZERO4(Z4, Z5, Z6, Z7)
 	ZERO4(Z8, Z9, Z10, Z11)
 	ZERO4(Z12, Z13, Z14, Z15)
-	CMPB add+72(FP), $0
-	JEQ  start4
+	FRESH(start4)
 	LOAD4(Z0, Z1, Z2, Z3)
 	LOAD4(Z4, Z5, Z6, Z7)
 	LOAD4(Z8, Z9, Z10, Z11)
@@ -76,6 +78,9 @@ rows4:
 
 start4:
 	MOVQ R8, AX
+
+block4:
+	BLOCK
 
 loop4:
 	COLUMNS4
@@ -87,6 +92,7 @@ loop4:
 	ADDQ $4, R9
 	DECQ CX
 	JNZ  loop4
+	AGAIN(block4)
 
 	MOVQ DI, AX
 	STORE4(Z0, Z1, Z2, Z3)
@@ -104,14 +110,16 @@ rows3:
 	ZERO4(Z0, Z1, Z2, Z3)
 	ZERO4(Z4, Z5, Z6, Z7)
 	ZERO4(Z8, Z9, Z10, Z11)
-	CMPB add+72(FP), $0
-	JEQ  start3
+	FRESH(start3)
 	LOAD4(Z0, Z1, Z2, Z3)
 	LOAD4(Z4, Z5, Z6, Z7)
 	LOAD4(Z8, Z9, Z10, Z11)
 
 start3:
 	MOVQ R8, AX
+
+block3:
+	BLOCK
 
 loop3:
 	COLUMNS4
@@ -121,6 +129,7 @@ loop3:
 	ADDQ $4, AX
 	DECQ CX
 	JNZ  loop3
+	AGAIN(block3)
 
 	MOVQ DI, AX
 	STORE4(Z0, Z1, Z2, Z3)
@@ -134,13 +143,15 @@ rows2:
 	BEGIN
 	ZERO4(Z0, Z1, Z2, Z3)
 	ZERO4(Z4, Z5, Z6, Z7)
-	CMPB add+72(FP), $0
-	JEQ  start2
+	FRESH(start2)
 	LOAD4(Z0, Z1, Z2, Z3)
 	LOAD4(Z4, Z5, Z6, Z7)
 
 start2:
 	MOVQ R8, AX
+
+block2:
+	BLOCK
 
 loop2:
 	COLUMNS4
@@ -149,6 +160,7 @@ loop2:
 	ADDQ $4, AX
 	DECQ CX
 	JNZ  loop2
+	AGAIN(block2)
 
 	MOVQ DI, AX
 	STORE4(Z0, Z1, Z2, Z3)
@@ -160,12 +172,14 @@ rows1:
 	JZ    done
 	BEGIN
 	ZERO4(Z0, Z1, Z2, Z3)
-	CMPB  add+72(FP), $0
-	JEQ   start1
+	FRESH(start1)
 	LOAD4(Z0, Z1, Z2, Z3)
 
 start1:
 	MOVQ R8, AX
+
+block1:
+	BLOCK
 
 loop1:
 	COLUMNS4
@@ -173,6 +187,7 @@ loop1:
 	ADDQ $4, AX
 	DECQ CX
 	JNZ  loop1
+	AGAIN(block1)
 
 	MOVQ DI, AX
 	STORE4(Z0, Z1, Z2, Z3)

@@ -55,7 +55,7 @@ func newAttnCase(t testing.TB, kv KV, hd, rows, seen, step int, seed uint64) *at
 	r := newRand(seed)
 	c := &attnCase{hd: hd, rows: rows, seen: seen, step: step, kv: kv}
 	n := min(seen+(rows-1)/step, AttnBlock)
-	groups := roundLanes(max(n, 1)) / KVGroup
+	groups := (max(n, 1) + KVGroup - 1) / KVGroup
 	c.q = randFloats(r, rows*hd, "normal")
 	size := kv.GroupBytes(hd)
 	low := seed&1 == 0
@@ -311,11 +311,11 @@ func TestAttnChecks(t *testing.T) {
 		"width":       func() { tile.Block(NewAttnPart(2, 48), KVF16, g, g, 1, 1) },
 		"step":        func() { tile.Block(part, KVF16, g, g, 1, 0) },
 		"keys":        func() { tile.Block(part, KVF16, g[1:], g, 1, 1) },
-		"values":      func() { tile.Block(part, KVF16, g, g, 17, 2) },
+		"values":      func() { tile.Block(part, KVF16, g, g, 65, 2) },
 		"type":        func() { tile.Block(part, 2, g, g, 1, 2) },
 		"merge":       func() { part.Merge(NewAttnPart(2, 48)) },
 		"store":       func() { KVF16.StoreKey(g[1:], 0, x) },
-		"position":    func() { KVInt8.StoreValue(g, 16, x) },
+		"position":    func() { KVInt8.StoreValue(make([]byte, KVInt8.GroupBytes(32)), KVGroup, x) },
 		"group":       func() { KVInt8.StoreKey(g[:10], 0, x) },
 		"empty":       func() { KVF16.StoreValue(g, 0, nil) },
 		"no rows":     func() { NewAttnTile(0, 32) },

@@ -63,16 +63,16 @@ func (o operands) product(impl, half bool) []float32 {
 }
 
 // kvInt8 reads n rows of 16 codes by scales.
-func (o operands) kvInt8(f func([]float32, []uint16, []int8), n, scales int) []float32 {
+func (o operands) kvInt8(f func([]float32, []uint16, []int8, int), n, scales int) []float32 {
 	if n == 0 {
 		return nil
 	}
 	r, low := newRand(o.seed), o.seed&1 == 0
-	codes, dst := guarded[int8](o.t, n*KVGroup, low), guarded[float32](o.t, n*KVGroup, low)
+	codes, dst := guarded[int8](o.t, n*lanes, low), guarded[float32](o.t, n*lanes, low)
 	for i := range codes {
 		codes[i] = int8(r.Uint32())
 	}
-	f(dst, o.halves(1, scales), codes)
+	f(dst, o.halves(1, scales), codes, lanes)
 	return dst
 }
 
@@ -174,7 +174,7 @@ var floatOps = []floatOp{
 		if impl {
 			f = kvInt8Keys
 		}
-		return o.kvInt8(f, o.n, kvBlocks(o.n)*KVGroup)
+		return o.kvInt8(f, o.n, kvBlocks(o.n)*lanes)
 	}},
 	{"kv int8 values", func(o operands, impl bool) []float32 {
 		f := kvInt8ValuesGeneric
@@ -182,7 +182,7 @@ var floatOps = []floatOp{
 			f = kvInt8Values
 		}
 		w := roundLanes(o.n)
-		return o.kvInt8(f, w, kvBlocks(w)*KVGroup)
+		return o.kvInt8(f, w, kvBlocks(w)*lanes)
 	}},
 	{"f16 to f32", func(o operands, impl bool) []float32 {
 		f := f16ToF32SliceGeneric

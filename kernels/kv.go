@@ -11,23 +11,24 @@ import (
 // the byte order of the machine.
 //
 // Positions of one head lie in groups of KVGroup; w is the head's width rounded
-// up to 16. A group of keys has element j of all positions together, so that one
-// register holds a lane for each position; a group of values has the elements of
-// a position together.
+// up to 16. A group of keys has element j of all positions together, so that a
+// lane of a register is a position; a group of values has the elements of a
+// position together. So both are read from the first byte to the last, whole
+// cache lines at a time, which is what memory gives fastest.
 type KV uint8
 
 const (
-	// KVF16 is binary16, rounded to nearest even: keys [w][16], values [16][w].
+	// KVF16 is binary16, rounded to nearest even: keys [w][64], values [64][w].
 	KVF16 KV = iota
 	// KVInt8 has codes and a scale for each position and 32 elements (the last
 	// may be fewer), quantised as [Acts] does, the scale then rounded to
 	// binary16; it reads as code*scale, rounded. First the scales, keys
-	// [ceil(w/32)][16] and values [16][ceil(w/32)], then the codes as above.
+	// [ceil(w/32)][64] and values [64][ceil(w/32)], then the codes as above.
 	KVInt8
 )
 
 // KVGroup is the number of positions in a group.
-const KVGroup = lanes
+const KVGroup = 4 * lanes
 
 func (t KV) String() string {
 	switch t {
@@ -140,29 +141,24 @@ func kvParts(group []byte, hd int) (scales []uint16, codes []int8) {
 	return halvesOf(group)[:n], unsafe.Slice((*int8)(unsafe.Pointer(&group[2*n])), KVGroup*w)
 }
 
-// keys reads n groups as float32 [n][hd][KVGroup].
-func (t KV) keys(dst []float32, groups []byte, n, hd int) {
-	size, w := t.GroupBytes(hd), roundLanes(hd)
-	for g := range n {
-		group, dst := groups[g*size:][:size], dst[g*hd*KVGroup:][:hd*KVGroup]
-		if t == KVF16 {
-			kvHalves(dst, halvesOf(group)[:hd*KVGroup])
-			continue
-		}
-		scales, codes := kvParts(group, w)
-		kvInt8Keys(dst, scales, codes[:hd*KVGroup])
-	}
-}
-
-// values reads n groups as float32 [n*KVGroup][w].
-func (t KV) values(dst []float32, groups []byte, n, hd int) {
-	size, w := t.GroupBytes(hd), roundLanes(hd)
+// keys reads a group as float32 [hd][KVGroup].
+func (t KV) keys(dst []float32, group []byte, hd int) {
+	n := hd * KVGroup
 	if t == KVF16 {
-		kvHalves(dst[:n*KVGroup*w], halvesOf(groups)[:n*KVGroup*w])
+		kvHalves(dst[:n], halvesOf(group)[:n])
 		return
 	}
-	for g := range n {
-		scales, codes := kvParts(groups[g*size:][:size], w)
-		kvInt8Values(dst[g*KVGroup*w:][:KVGroup*w], scales, codes)
+	scales, codes := kvParts(group, hd)
+	kvInt8Keys(dst[:n], scales, codes[:n], KVGroup)
+}
+
+// values reads a group as float32 [KVGroup][w].
+func (t KV) values(dst []float32, group []byte, hd int) {
+	n := roundLanes(hd) * KVGroup
+	if t == KVF16 {
+		kvHalves(dst[:n], halvesOf(group)[:n])
+		return
 	}
+	scales, codes := kvParts(group, hd)
+	kvInt8Values(dst[:n], scales, codes, KVGroup)
 }

@@ -4,8 +4,9 @@
 
 #include "textflag.h"
 
-// Sixteen codes at SI by the scales in Y4 and Y5 to DI.
-#define READ16 \
+// Sixteen codes at SI by the scales in Y4 and Y5 to DI, and on by code and dst
+// bytes.
+#define READ16(code, dst) \
 	VPMOVSXBD (SI), Y0   \
 	VPMOVSXBD 8(SI), Y1  \
 	VCVTDQ2PS Y0, Y0     \
@@ -14,50 +15,43 @@
 	VMULPS    Y5, Y1, Y1 \
 	VMOVUPS   Y0, (DI)   \
 	VMOVUPS   Y1, 32(DI) \
-	ADDQ      $16, SI    \
-	ADDQ      $64, DI
+	ADDQ      code, SI   \
+	ADDQ      dst, DI
 
-// func kvInt8KeysAVX2(dst *float32, scales *uint16, codes *int8, hd int)
+// func kvInt8KeysAVX2(dst *float32, scales *uint16, codes *int8, n, step int)
 //
-// dst[j][i] = codes[j][i] * scales[j/32][i] for hd >= 1 elements j of 16 positions i.
+// dst[j*step+i] = codes[j*step+i] * scales[i] for n >= 1 elements j of 16
+// positions i.
 //
-// DI dst   SI codes   R8 scales   CX elements left, AX of a scale   Y4, Y5 scales
-TEXT ·kvInt8KeysAVX2(SB), NOSPLIT, $0-32
-	MOVQ dst+0(FP), DI
-	MOVQ scales+8(FP), R8
-	MOVQ codes+16(FP), SI
-	MOVQ hd+24(FP), CX
-	MOVL $32, DX
-
-block:
+// DI dst   SI codes   CX elements left   R10, R11 step of codes and dst   Y4, Y5 scales
+TEXT ·kvInt8KeysAVX2(SB), NOSPLIT, $0-40
+	MOVQ      dst+0(FP), DI
+	MOVQ      scales+8(FP), R8
+	MOVQ      codes+16(FP), SI
+	MOVQ      n+24(FP), CX
+	MOVQ      step+32(FP), R10
+	LEAQ      (R10*4), R11
 	VCVTPH2PS (R8), Y4
 	VCVTPH2PS 16(R8), Y5
-	ADDQ      $32, R8
-	MOVQ      CX, AX
-	CMPQ      AX, DX
-	CMOVQGT   DX, AX
-	SUBQ      AX, CX
 
 element:
-	READ16
-	DECQ AX
+	READ16(R10, R11)
+	DECQ CX
 	JNZ  element
-	TESTQ CX, CX
-	JNZ  block
 	VZEROUPPER
 	RET
 
-// func kvInt8ValuesAVX2(dst *float32, scales *uint16, codes *int8, groups int)
+// func kvInt8ValuesAVX2(dst *float32, scales *uint16, codes *int8, groups, n int)
 //
-// dst[i][j] = codes[i][j] * scales[i][j/32] for 16 positions i of groups*16 > 0
+// dst[i][j] = codes[i][j] * scales[i][j/32] for n >= 1 positions i of groups*16 > 0
 // elements j.
 //
 // DI dst   SI codes   R8 scales   CX groups left   DX positions left   Y4, Y5 scale
-TEXT ·kvInt8ValuesAVX2(SB), NOSPLIT, $0-32
+TEXT ·kvInt8ValuesAVX2(SB), NOSPLIT, $0-40
 	MOVQ dst+0(FP), DI
 	MOVQ scales+8(FP), R8
 	MOVQ codes+16(FP), SI
-	MOVL $16, DX
+	MOVQ n+32(FP), DX
 
 position:
 	MOVQ groups+24(FP), CX
@@ -67,10 +61,10 @@ pair:
 	ADDQ         $2, R8
 	VCVTPH2PS    X4, Y4
 	VMOVAPS      Y4, Y5
-	READ16
+	READ16($16, $64)
 	DECQ         CX
 	JZ           next
-	READ16
+	READ16($16, $64)
 	DECQ         CX
 	JNZ          pair
 
@@ -82,9 +76,7 @@ next:
 
 // func kvHalvesAVX2(dst *float32, src *uint16, groups int)
 //
-// dst[i] = src[i] of groups*16 > 0 halves. The cache of a long context is in no
-// near cache: what comes 4 KiB later is fetched meanwhile, over the borders of
-// pages where the processor itself stops.
+// dst[i] = src[i] of groups*16 > 0 halves.
 //
 // DI dst   SI src   CX groups left
 TEXT ·kvHalvesAVX2(SB), NOSPLIT, $0-24
@@ -95,7 +87,6 @@ TEXT ·kvHalvesAVX2(SB), NOSPLIT, $0-24
 group:
 	VCVTPH2PS  (SI), Y0
 	VCVTPH2PS  16(SI), Y1
-	PREFETCHT0 4096(SI)
 	VMOVUPS    Y0, (DI)
 	VMOVUPS    Y1, 32(DI)
 	ADDQ       $32, SI

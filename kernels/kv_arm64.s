@@ -5,11 +5,12 @@
 #include "textflag.h"
 #include "neon_arm64.h"
 
-// Sixteen codes at R2 to R0, by SCALE16. The code plus 128, as the low
+// Sixteen codes at R2 to R0, which go on by R5 and R7, by SCALE16. The code plus 128, as the low
 // byte of the bits of 2^23, is 2^23+128 more than the code as a float: exact, and
 // cheaper than widening and converting.
 #define READ16 \
-	FMOVQ.P 16(R2), F16; \
+	FMOVQ (R2), F16; \
+	ADD   R5, R2; \
 	VEOR    V24.B16, V16.B16, V16.B16; \
 	VZIP1   V25.B16, V16.B16, V17.B16; \
 	VZIP2   V25.B16, V16.B16, V18.B16; \
@@ -22,8 +23,9 @@
 	FSUBV(22, 22, 27); \
 	FSUBV(23, 23, 27); \
 	SCALE16; \
-	FSTPQ.P (F20, F21), 32(R0); \
-	FSTPQ.P (F22, F23), 32(R0)
+	FSTPQ (F20, F21), (R0); \
+	FSTPQ (F22, F23), 32(R0); \
+	ADD   R7, R0
 
 // V24 sign bits of bytes, V25 zero, V26 the upper half and V27 all of 2^23, and
 // 128 more in V27. Uses tmp.
@@ -42,25 +44,22 @@
 	FMULV(22, 22, 6); \
 	FMULV(23, 23, 7)
 
-// func kvInt8KeysNEON(dst *float32, scales *uint16, codes *int8, hd int)
+// func kvInt8KeysNEON(dst *float32, scales *uint16, codes *int8, n, step int)
 //
-// dst[j][i] = codes[j][i] * scales[j/32][i] for hd >= 1 elements j of 16 positions i.
+// dst[j*step+i] = codes[j*step+i] * scales[i] for n >= 1 elements j of 16
+// positions i.
 //
-// R0 dst  R1 scales  R2 codes  R3 elements left  R4 of a scale
+// R0 dst  R1 scales  R2 codes  R3 elements left  R5, R7 steps
 // V0,V1 halves   V4-V7 scales   V16-V23 codes   V24-V27 constants
-TEXT ·kvInt8KeysNEON(SB), NOSPLIT, $0-32
-	MOVD dst+0(FP), R0
-	MOVD scales+8(FP), R1
-	MOVD codes+16(FP), R2
-	MOVD hd+24(FP), R3
-	MOVD $32, R5
+TEXT ·kvInt8KeysNEON(SB), NOSPLIT, $0-40
+	MOVD  dst+0(FP), R0
+	MOVD  scales+8(FP), R1
+	MOVD  codes+16(FP), R2
+	MOVD  n+24(FP), R3
+	MOVD  step+32(FP), R5
+	LSL   $2, R5, R7
 	CONSTANTS(R6)
-
-block:
-	FLDPQ.P 32(R1), (F0, F1)
-	CMP     R5, R3
-	CSEL    LT, R3, R5, R4
-	SUB     R4, R3
+	FLDPQ (R1), (F0, F1)
 	FCVTL(4, 0)
 	FCVTL2(5, 0)
 	FCVTL(6, 1)
@@ -68,9 +67,8 @@ block:
 
 element:
 	READ16
-	SUBS $1, R4
+	SUBS $1, R3
 	BNE  element
-	CBNZ R3, block
 	RET
 
 // All by the one in V4.
@@ -81,18 +79,20 @@ element:
 	FMULE(22, 22, 4, 0); \
 	FMULE(23, 23, 4, 0)
 
-// func kvInt8ValuesNEON(dst *float32, scales *uint16, codes *int8, groups int)
+// func kvInt8ValuesNEON(dst *float32, scales *uint16, codes *int8, groups, n int)
 //
-// dst[i][j] = codes[i][j] * scales[i][j/32] for 16 positions i of groups*16 > 0
+// dst[i][j] = codes[i][j] * scales[i][j/32] for n >= 1 positions i of groups*16 > 0
 // elements j.
 //
-// R0 dst  R1 scales  R2 codes  R3 groups left  R4 positions left
+// R0 dst  R1 scales  R2 codes  R3 groups left  R4 positions left  R5, R7 steps
 // V0 halves   V4 scale   V16-V23 codes   V24-V27 constants
-TEXT ·kvInt8ValuesNEON(SB), NOSPLIT, $0-32
+TEXT ·kvInt8ValuesNEON(SB), NOSPLIT, $0-40
 	MOVD dst+0(FP), R0
 	MOVD scales+8(FP), R1
 	MOVD codes+16(FP), R2
-	MOVD $16, R4
+	MOVD n+32(FP), R4
+	MOVD $16, R5
+	MOVD $64, R7
 	CONSTANTS(R6)
 
 position:

@@ -2,16 +2,16 @@
 
 package kernels
 
-// kvInt8KeysGeneric reads codes [hd][KVGroup] by scales [blocks][KVGroup].
-func kvInt8KeysGeneric(dst []float32, scales []uint16, codes []int8) {
+// kvInt8KeysGeneric reads codes [hd][n] by scales [blocks][n], n a multiple of 16.
+func kvInt8KeysGeneric(dst []float32, scales []uint16, codes []int8, n int) {
 	for i, c := range codes {
-		dst[i] = float32(c) * F16ToF32(scales[i/(BlockLen*KVGroup)*KVGroup+i%KVGroup])
+		dst[i] = float32(c) * F16ToF32(scales[i/(BlockLen*n)*n+i%n])
 	}
 }
 
-// kvInt8ValuesGeneric reads codes [KVGroup][w] by scales [KVGroup][blocks].
-func kvInt8ValuesGeneric(dst []float32, scales []uint16, codes []int8) {
-	w, nb := len(codes)/KVGroup, len(scales)/KVGroup
+// kvInt8ValuesGeneric reads codes [n][w] by scales [n][blocks].
+func kvInt8ValuesGeneric(dst []float32, scales []uint16, codes []int8, n int) {
+	w, nb := len(codes)/n, len(scales)/n
 	for i, c := range codes {
 		dst[i] = float32(c) * F16ToF32(scales[i/w*nb+i%w/BlockLen])
 	}
