@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vision
+
+import "windhover/kernels"
+
+// Estimate is about what [Tower.Encode] takes in memory for pictures of that
+// grid, results included, with so many workers; the weights, which are pages of
+// the file, are not in it. Frames of a video follow each other: they cost what
+// their results take.
+func (t *Tower) Estimate(g Grid, workers int) int64 {
+	s := t.s
+	n, dim := int64(g.H)*int64(g.W), int64(s.dim)
+	places := int64(g.places(t.cfg.Merge))
+	patch := int64(3 * t.cfg.Temporal * t.cfg.Patch * t.cfg.Patch)
+	results := 4 * int64(g.T) * places * int64(s.out) * int64(1+t.Levels())
+	if t.reference {
+		return results + 4*n*(5*dim+int64(s.ffnPad)) + 4*int64(workers)*(n+max(dim, int64(s.ffnPad), patch)+2*int64(t.merged()))
+	}
+	chunk := min(n, int64(t.chunk))
+	groups := (n + kernels.KVGroup - 1) / kernels.KVGroup
+	cache := 2 * int64(s.heads) * groups * int64(kernels.KVF16.GroupBytes(s.headDim))
+	through := chunk * (4*dim + 4*max(3*dim, int64(s.ffnPad)) + actsBytes*(dim+int64(s.ffnPad)))
+	tile := int64(mergeTiles(int(places))) * kernels.FloatColumns
+	merging := 4 * tile * int64(2*t.merged()+s.out)
+	own := 4*(2*int64(s.ffn)+patch+kernels.FloatColumns*(patch+dim)+int64(t.merged())) +
+		kernels.AttnTileBytes(attnRows, s.headDim) + 2*kernels.AttnPartBytes(attnRows, s.headDim)
+	return results + 8*n*dim + cache + through + merging + int64(workers)*own
+}
+
+// actsBytes is what an int8 activation takes, in both the forms that kernels
+// keep, with scales and sums.
+const actsBytes = 3

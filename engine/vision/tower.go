@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vision
+
+import (
+	"context"
+	"fmt"
+
+	"windhover/kernels"
+	"windhover/vqf"
+)
+
+// Options say how a tower computes.
+type Options struct {
+	// Reference computes with dequantised weights and float32 activations, in
+	// plain Go: what the tower means, to compare with.
+	Reference bool
+}
+
+// Tower is the vision tower of an open file. It holds no memory of its own
+// between calls.
+type Tower struct {
+	cfg       Config
+	s         *shape
+	w         *weights
+	reference bool
+	chunk     int // patches that go through a matrix together
+}
+
+// Open binds the tower of a file, which must stay open; nothing of the data is
+// read yet. The error is a file without a tower or one of a shape that is not
+// computed with (vqf.ErrUnsupported), or with its data not in memory.
+func Open(f *vqf.File, opt Options) (*Tower, error) {
+	if !f.HasVision() {
+		return nil, fmt.Errorf("vision: %s holds no vision tensors: %w", f.Path(), vqf.ErrUnsupported)
+	}
+	t := &Tower{reference: opt.Reference, chunk: chunkPatches}
+	var err error
+	if t.cfg, err = ConfigOf(f); err != nil {
+		return nil, err
+	}
+	if t.s, err = shapeOf(f); err != nil {
+		return nil, err
+	}
+	if t.w, err = bind(f, t.s); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// Config is what the model does with pictures.
+func (t *Tower) Config() Config { return t.cfg }
+
+// Dim is the width of a place's embedding, that of the text model.
+func (t *Tower) Dim() int { return t.s.out }
+
+// Levels is the number of DeepStack features: that of text layers which get
+// one.
+func (t *Tower) Levels() int { return len(t.w.deepstack) }
+
+// Embedding is what a picture is to the text model.
+type Embedding struct {
+	Grid      Grid
+	Places    int         // of all frames of the tower
+	Tokens    []float32   // [Places][Dim], in the order of the prompt: what the places begin with
+	DeepStack [][]float32 // [Levels][Places][Dim]: level i is added to the places after text layer i
+}
+
+// Encode computes a picture or the frames of a video, with all workers of the
+// pool. A frame of the tower looks at itself only; the result is the same for
+// any number of workers. The error is the context's, or a *kernels.FaultError
+// where a page of the file cannot be read.
+func (t *Tower) Encode(ctx context.Context, p *Patches, pool *kernels.Pool) (*Embedding, error) {
+	if p.cfg.Patch != t.cfg.Patch || p.cfg.Merge != t.cfg.Merge || p.cfg.Temporal != t.cfg.Temporal {
+		return nil, fmt.Errorf("vision: patches of %d x %d pixels and %d frames, the tower's have %d x %d and %d",
+			p.cfg.Patch, p.cfg.Patch, p.cfg.Temporal, t.cfg.Patch, t.cfg.Patch, t.cfg.Temporal)
+	}
+	e := &Embedding{Grid: p.Grid, Places: p.Places(), DeepStack: make([][]float32, t.Levels())}
+	e.Tokens = make([]float32, e.Places*t.s.out)
+	for i := range e.DeepStack {
+		e.DeepStack[i] = make([]float32, e.Places*t.s.out)
+	}
+	r := &runner{pool: pool}
+	defer r.watch(ctx)()
+	var encode func(frame int) error
+	if t.reference {
+		encode = newReference(t, p, r, e).frame
+	} else {
+		encode = newPass(t, p, r, e).frame
+	}
+	for frame := range p.Grid.T {
+		if err := encode(frame); err != nil {
+			return nil, err
+		}
+	}
+	return e, nil
+}
+
+// outputs are where the places of a frame go: that of a merger of the list, or
+// the main one's for -1.
+func (t *Tower) outputs(e *Embedding, level, frame int) []float32 {
+	n := e.Places / e.Grid.T * t.s.out
+	x := e.Tokens
+	if level >= 0 {
+		x = e.DeepStack[level]
+	}
+	return x[frame*n:][:n]
+}
