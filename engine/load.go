@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"windhover/engine/tokenizer"
@@ -245,25 +246,30 @@ func (m *Model) allocate(opt Options, cpus []int, ctx int) (err error) {
 	return nil
 }
 
-// cpus chooses where the workers run: the big cores, the others when more are
-// asked for than there are.
+// cpus chooses where the workers run.
 func (o *Options) cpus() ([]int, error) {
 	topo, err := kernels.DetectTopology()
 	if err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
-	big := topo.Big
-	if len(big) == 0 {
-		big = topo.All
+	return chooseCPUs(topo, o.Threads)
+}
+
+// chooseCPUs takes the big cores, or n of them; the others when more are asked
+// for than there are, and the second threads of cores last.
+func chooseCPUs(topo kernels.Topology, n int) ([]int, error) {
+	list := append(slices.Clone(topo.Big), topo.Little...)
+	for _, c := range topo.All {
+		if !slices.Contains(list, c) {
+			list = append(list, c)
+		}
 	}
-	switch n := o.Threads; {
+	switch {
 	case n == 0:
-		return big, nil
-	case n <= len(big):
-		return big[:n], nil
-	case n <= len(topo.All):
-		return append(append([]int{}, big...), topo.Little...)[:n], nil
+		return list[:len(topo.Big)], nil
+	case n <= len(list):
+		return list[:n], nil
 	default:
-		return nil, badRequest("threads %d, this process may use %d CPUs", n, len(topo.All))
+		return nil, badRequest("threads %d, this process may use %d CPUs", n, len(list))
 	}
 }

@@ -10,10 +10,9 @@ import (
 )
 
 // A phase is a piece of the forward pass in which the workers need nothing of
-// each other. It is cut into units, of which each worker has a share: units next
-// to each other, so that it reads the weights as one long stream. Who is through
-// takes from the others, so that a slow or interrupted core does not hold up the
-// rest. Which worker does a unit does not matter to the result.
+// each other. It is cut into units (units.go), of which each worker has a share:
+// units next to each other, so that it reads the weights as one long stream.
+// Which worker does a unit does not matter to the result.
 type phase uint8
 
 const (
@@ -105,10 +104,8 @@ func (s *state) start(p phase, units int, alone bool) {
 		s.err = errStopped
 		return
 	}
-	s.phase, s.units = p, units
-	for i := range s.shares {
-		s.shares[i].next.Store(0)
-	}
+	s.phase = p
+	s.units.begin(units)
 	if alone {
 		s.Run(0, 1)
 	} else if err := s.pool.Run(s); err != nil {
@@ -120,22 +117,15 @@ func (s *state) start(p phase, units int, alone bool) {
 	}
 }
 
-// Run makes the state a task of the pool: first the worker's own share of the
-// units, in order, then what is left of the others'.
+// Run makes the state a task of the pool.
 func (s *state) Run(worker, workers int) {
-	for i := range workers {
-		owner := (worker + i) % workers
-		from, to := s.units*owner/workers, s.units*(owner+1)/workers
-		for {
-			u := from + int(s.shares[owner].next.Add(1)) - 1
-			if u >= to {
-				break
-			}
-			if s.stop.Load() {
-				return
-			}
-			s.do(worker, u)
+	from := 0
+	for {
+		u, ok := s.units.take(worker, workers, &from)
+		if !ok || s.stop.Load() {
+			return
 		}
+		s.do(worker, u)
 	}
 }
 

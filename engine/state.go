@@ -47,8 +47,7 @@ type state struct {
 	njobs   int
 	unit    int // rows a unit of a product
 	attn    attention
-	units   int
-	shares  []share     // [workers] of the units
+	units   unitsOf
 	err     error       // first failure of the pass
 	stop    atomic.Bool // set from outside: leave the pass as soon as possible
 
@@ -57,12 +56,6 @@ type state struct {
 	trace func(layer int, x []float32)
 
 	gathering *gathering // inputs of the matrices go there too, importance.go; else nil
-}
-
-// share counts the units of a worker that are taken, on cache lines of its own.
-type share struct {
-	next atomic.Int64
-	_    [120]byte
 }
 
 // headRows is the number of rows that get logits at once in an evaluation.
@@ -74,7 +67,7 @@ func newState(c *Config, w *weights, pool *kernels.Pool, kv *kvCache, chunk int,
 	s.freqs = kernels.RopeFreqs(float64(c.RopeTheta), c.HeadDim)
 	s.scale = attnScale(c.HeadDim)
 	workers := pool.Size()
-	s.shares = make([]share, workers)
+	s.units.shares = make([]share, workers)
 	floats := func(n int) []float32 { return make([]float32, n) }
 	s.x, s.norm, s.proj = floats(chunk*c.Dim), floats(chunk*c.Dim), floats(chunk*c.Dim)
 	s.q, s.att = floats(chunk*c.QO()), floats(chunk*c.QO())
