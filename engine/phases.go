@@ -18,7 +18,7 @@ type phase uint8
 const (
 	phaseAttnNorm  phase = iota // by token: residual of the block before is in x
 	phaseProduct                // by rows of the matrices in jobs
-	phaseRope                   // by token: q/k norm, RoPE, into the cache
+	phaseRope                   // by token, a single one by kv head: q/k norm, RoPE, into the cache
 	phaseAttention              // by heads and runs of tokens, attention.go
 	phaseAttnOut                // by token: attention output to int8
 	phaseFFNNorm                // by token: norm
@@ -56,8 +56,15 @@ const (
 )
 
 // run does a phase that is cut by token. A single token stays on the calling
-// goroutine.
-func (s *state) run(p phase) { s.start(p, s.tokens, s.tokens == 1) }
+// goroutine, but for phaseRope: writing its keys, which are apart in the cache,
+// takes longer than all its other small phases together.
+func (s *state) run(p phase) {
+	if p == phaseRope && s.tokens == 1 {
+		s.start(p, s.cfg.KVHeads, false)
+		return
+	}
+	s.start(p, s.tokens, s.tokens == 1)
+}
 
 // multiply does products that share their right-hand side.
 func (s *state) multiply(in operand, jobs ...product) {
@@ -152,7 +159,11 @@ func (s *state) tokenUnit(t int) {
 		s.normalise(s.norm[t*dim:][:dim], s.x[t*dim:][:dim], w.attnNorm)
 		s.quantise(s.inDim, t)
 	case phaseRope:
-		s.ropeToken(w, t)
+		if s.tokens == 1 {
+			s.ropeHeads(w, 0, t, t+1)
+		} else {
+			s.ropeHeads(w, t, 0, s.cfg.KVHeads)
+		}
 	case phaseAttnOut:
 		s.quantise(s.inAtt, t)
 	case phaseFFNNorm:
@@ -181,8 +192,9 @@ func (s *state) normalise(dst, x, w []float32) {
 	kernels.RMSNorm(dst, x, w, s.cfg.NormEps)
 }
 
-// ropeToken norms and turns the heads of a token and puts k and v in the cache.
-func (s *state) ropeToken(w *layerWeights, t int) {
+// ropeHeads norms and turns kv heads g0 to g1-1 of a token and their query heads,
+// and puts k and v in the cache.
+func (s *state) ropeHeads(w *layerWeights, t, g0, g1 int) {
 	hd := s.cfg.HeadDim
 	cos, sin := s.cos[t*hd/2:][:hd/2], s.sin[t*hd/2:][:hd/2]
 	turn := func(head, norm []float32) {
@@ -195,12 +207,12 @@ func (s *state) ropeToken(w *layerWeights, t int) {
 		}
 		kernels.RopeHalf(head, cos, sin)
 	}
-	q := s.q[t*s.cfg.QO():]
-	for h := range s.cfg.Heads {
+	q, k, v := s.q[t*s.cfg.QO():], s.k[t*s.cfg.KO():], s.v[t*s.cfg.KO():]
+	group := s.cfg.Heads / s.cfg.KVHeads
+	for h := g0 * group; h < g1*group; h++ {
 		turn(q[h*hd:][:hd], w.qNorm)
 	}
-	k, v := s.k[t*s.cfg.KO():], s.v[t*s.cfg.KO():]
-	for g := range s.cfg.KVHeads {
+	for g := g0; g < g1; g++ {
 		turn(k[g*hd:][:hd], w.kNorm)
 		s.kv.store(s.layer, g, s.pos+t, k[g*hd:][:hd], v[g*hd:][:hd])
 	}
