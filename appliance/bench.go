@@ -64,6 +64,9 @@ func Bench(ctx context.Context, opt BenchOptions, line func(string)) (*BenchRepo
 	if err := b.check(); err != nil {
 		return nil, err
 	}
+	if b.made != nil {
+		defer func() { _ = b.made.f.Close() }() // nothing of value is in it
+	}
 	b.say("cpu      %s", b.report.CPU)
 	steps := []func(context.Context) error{b.machine, b.kernels, b.model}
 	if opt.Mixed {
@@ -83,6 +86,7 @@ type bench struct {
 	cpus   []int // the workers' CPUs, the first n for n threads
 	report *BenchReport
 	say    func(format string, a ...any)
+	made   *madeModel  // without a model given
 	stop   atomic.Bool // the context has ended: tasks return early
 }
 
@@ -93,8 +97,9 @@ func (b *bench) doing(format string, a ...any) {
 	}
 }
 
-// check finds before anything is measured that there is no model to measure.
-func (b *bench) check() error {
+// check finds before anything is measured that there is no model to measure, or no
+// room for it.
+func (b *bench) check() (err error) {
 	for _, n := range b.prompts() {
 		if n < 1 {
 			return fmt.Errorf("bench: a prompt of %d tokens: give 1 or more", n)
@@ -112,7 +117,7 @@ func (b *bench) check() error {
 	case b.opt.Mixed:
 		return nil
 	case b.opt.Model == "":
-		_, err := b.arch()
+		b.made, err = b.makeModel()
 		return err
 	}
 	f, err := vqf.Open(b.opt.Model, vqf.OpenOptions{})

@@ -19,8 +19,8 @@ type KernelSpeed struct {
 	Impl    string  `json:"impl"`     // for one token, such as "vnni"
 	Gemm    string  `json:"gemm"`     // for many
 	Threads int     `json:"threads"`  //
-	GBs     float64 `json:"gb_s"`     // of weights, one token; the best piece
-	GOPS    float64 `json:"gops"`     // many tokens; the best run
+	GBs     float64 `json:"gb_s"`     // of weights, one token
+	GOPS    float64 `json:"gops"`     // many tokens
 	OfRead  float64 `json:"of_read"`  // GBs as a part of what reading the same bytes, in turn, reaches
 	OfPeak  float64 `json:"of_peak"`  // GOPS as a part of what calculating in registers, in turn, reaches
 	Tokens  int     `json:"tokens"`   // that "many" are
@@ -107,17 +107,16 @@ func (b *bench) kernel(ctx context.Context, m kernels.Matrix, n int) error {
 }
 
 // speedOf compares what takes the first time of every round, for some amount of
-// work, with what takes the second, for another amount: the best speed of the first,
+// work, with what takes the second, for another amount: a good speed of the first,
 // in 10^9 a second, and the median of the rounds' ratios.
 func speedOf(rounds [][]float64, amount, other float64) (speed, ratio float64) {
-	best := rounds[0][0]
-	ratios := make([]float64, len(rounds))
+	speeds, ratios := make([]float64, len(rounds)), make([]float64, len(rounds))
 	for i, round := range rounds {
-		best = min(best, round[0])
+		speeds[i] = amount / round[0] / 1e9
 		ratios[i] = amount / round[0] / (other / round[1])
 	}
 	slices.Sort(ratios)
-	return amount / best / 1e9, ratios[len(ratios)/2]
+	return goodSpeed(speeds), ratios[len(ratios)/2]
 }
 
 // implementation is what the kernels use for an operation.

@@ -35,13 +35,11 @@ type BenchFamily struct {
 // model measures token rates on the given file, or on one that is made.
 func (b *bench) model(ctx context.Context) error {
 	path := b.opt.Model
-	if path == "" {
-		made, err := b.makeModel(ctx)
-		if err != nil {
+	if b.made != nil {
+		if err := b.made.write(ctx, b.doing); err != nil {
 			return err
 		}
-		defer func() { _ = made.f.Close() }() // nothing of value is in it
-		path = made.path()
+		path = b.made.path()
 	}
 	families, err := b.describe(path)
 	if err != nil {

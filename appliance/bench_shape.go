@@ -73,14 +73,18 @@ func (b *bench) arch() (vqf.Arch, error) {
 
 // madeModel is a file with made-up weights that has no name any more: it is gone
 // when it is closed, and when the process ends in whatever way.
-type madeModel struct{ f *os.File }
+type madeModel struct {
+	f    *os.File
+	plan *vqf.Plan
+	spec vqf.Spec
+}
 
 // path opens the file as long as it is open here.
 func (m *madeModel) path() string { return fmt.Sprintf("/proc/self/fd/%d", m.f.Fd()) }
 
-// makeModel writes seeded weights of the shape, every byte of them. What does not
-// fit the disk or the memory is refused before.
-func (b *bench) makeModel(ctx context.Context) (_ *madeModel, err error) {
+// makeModel begins a file of the shape, whose data is a hole yet: see write. What
+// will not fit the disk or the memory is refused.
+func (b *bench) makeModel() (_ *madeModel, err error) {
 	plan, spec, err := b.plan()
 	if err != nil {
 		return nil, err
@@ -97,7 +101,7 @@ func (b *bench) makeModel(ctx context.Context) (_ *madeModel, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("bench: %w: set TMPDIR to a directory with room", err)
 	}
-	m := &madeModel{f}
+	m := &madeModel{f, plan, spec}
 	defer func() {
 		if err != nil {
 			_ = f.Close() // the first error tells more
@@ -106,20 +110,17 @@ func (b *bench) makeModel(ctx context.Context) (_ *madeModel, err error) {
 	if err := os.Remove(f.Name()); err != nil {
 		return nil, fmt.Errorf("bench: %w", err)
 	}
-	if err := writeHeader(f, plan); err != nil {
+	if err := m.begin(); err != nil {
 		return nil, err
 	}
-	if err := b.fits(m.path()); err != nil { // header and directory tell
-		return nil, err
-	}
-	return m, b.writeNoise(ctx, f, plan, spec)
+	return m, b.fits(m.path()) // header and directory tell
 }
 
-// writeHeader writes all but the data, which is a hole yet.
-func writeHeader(f *os.File, plan *vqf.Plan) error {
-	err := f.Truncate(plan.Size())
+// begin writes all but the data.
+func (m *madeModel) begin() error {
+	err := m.f.Truncate(m.plan.Size())
 	if err == nil {
-		_, err = f.WriteAt(plan.Prefix(), 0)
+		_, err = m.f.WriteAt(m.plan.Prefix(), 0)
 	}
 	if err != nil {
 		return fmt.Errorf("bench: made-up weights: %w", err)
@@ -156,13 +157,14 @@ func (b *bench) plan() (*vqf.Plan, vqf.Spec, error) {
 // no more than that.
 const writePiece = 16 << 20
 
-// writeNoise writes the data of a plan: norms of 1, random weights. The checksum
-// stays 0, which is none.
-func (b *bench) writeNoise(ctx context.Context, f *os.File, plan *vqf.Plan, spec vqf.Spec) error {
+// write writes the data, every byte of it: norms of 1, seeded weights. The checksum
+// stays 0, which is none. doing hears how far it is.
+func (m *madeModel) write(ctx context.Context, doing func(format string, a ...any)) error {
+	f, plan := m.f, m.plan
 	r := newNoise(1)
 	end, sent, waited := int64(0), int64(0), int64(0) // of the file, in bytes
 	for _, t := range plan.Tensors {
-		chunk := noiseChunk(t, spec)
+		chunk := noiseChunk(t, m.spec)
 		for done := uint64(0); done < t.Bytes; {
 			if err := ctx.Err(); err != nil {
 				return err
@@ -177,7 +179,7 @@ func (b *bench) writeNoise(ctx context.Context, f *os.File, plan *vqf.Plan, spec
 				// Hints, both: a file system without them writes when it likes.
 				_ = unix.SyncFileRange(int(f.Fd()), sent, end-sent, unix.SYNC_FILE_RANGE_WRITE)
 				_ = unix.SyncFileRange(int(f.Fd()), waited, sent-waited, unix.SYNC_FILE_RANGE_WAIT_AFTER)
-				b.doing("writing made-up weights: %d of %d MB", end/1e6, plan.Size()/1e6)
+				doing("writing made-up weights: %d of %d MB", end/1e6, plan.Size()/1e6)
 				waited, sent = sent, end
 			}
 		}

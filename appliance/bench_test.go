@@ -95,7 +95,8 @@ func TestMadeUpModelRuns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(writeHeader(f, plan), new(bench).writeNoise(context.Background(), f, plan, spec), f.Close()); err != nil {
+		made := &madeModel{f, plan, spec}
+		if err := errors.Join(made.begin(), made.write(context.Background(), new(bench).doing), f.Close()); err != nil {
 			t.Fatal(err)
 		}
 		report, err := vqf.Verify(context.Background(), path, vqf.VerifyOptions{}, nil)
@@ -238,17 +239,18 @@ func TestBenchRefuses(t *testing.T) {
 			opt.Shape = "smollm2-135m"
 		}
 		opt.Threads = []int{1}
-		m, err := (&bench{opt: opt}).makeModel(ctx)
-		if m != nil {
-			_ = m.f.Close()
+		b := &bench{opt: opt}
+		m, err := b.makeModel()
+		if err == nil {
+			err = errors.Join(m.write(ctx, b.doing), m.f.Close())
 		}
 		return err
 	}
 	if err := made(context.Background(), BenchOptions{Mode: "q5"}); err == nil || !strings.Contains(err.Error(), `no mode "q5"`) {
 		t.Errorf("mode q5: error %v", err)
 	}
-	if err := made(context.Background(), BenchOptions{Context: []int{1 << 20}}); err == nil {
-		t.Error("a context of a million tokens: no error")
+	if err := made(context.Background(), BenchOptions{Context: []int{1 << 19}, Shape: "qwen3-8b"}); err == nil || !strings.Contains(err.Error(), "choose a smaller --shape") {
+		t.Errorf("77 GB of cache: error %v", err)
 	}
 	if err := made(ended, BenchOptions{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled while writing: error %v", err)
