@@ -6,17 +6,17 @@ package kernels
 
 // packed is what the kernels read beside the plain codes.
 type packed struct {
-	bias []int32 // [fewTokens][Cols/32] -128 times the sum of the codes
+	bias []int32 // [singleTokens][Cols/32] -128 times the sum of the codes
 
-	// Tiles of tileTokens tokens (gemm_amd64.go) for more than fewTokens, else nil.
+	// Tiles of tileTokens tokens (gemm_amd64.go), nil if there is never more than one.
 	packQ   []int8
 	packD   []float32
 	packSum []int32
 }
 
 func (p *packed) initPack(maxTokens, cols int) {
-	p.bias = make([]int32, min(maxTokens, fewTokens)*cols/BlockLen)
-	if maxTokens <= fewTokens {
+	p.bias = make([]int32, min(maxTokens, singleTokens)*cols/BlockLen)
+	if maxTokens == 1 {
 		return
 	}
 	tiles := (maxTokens + tileTokens - 1) / tileTokens
@@ -25,7 +25,8 @@ func (p *packed) initPack(maxTokens, cols int) {
 	p.packSum = make([]int32, tiles*tileTokens*cols/BlockLen)
 }
 
-// packActs makes the bias of tokens [from,to), or puts them into their tiles.
+// packActs makes the bias of tokens [from,to) and puts them into their tiles, as far
+// as a product with so many tokens may read them.
 // Workers call it at the same time for disjoint ranges, a.Tokens being set: a
 // token's places are its own.
 func (p *packed) packActs(a *Acts, from, to int) {
@@ -33,10 +34,12 @@ func (p *packed) packActs(a *Acts, from, to int) {
 	if !useAVX2 || nb == 0 || from == to {
 		return
 	}
-	if a.Tokens <= fewTokens {
+	if a.Tokens <= singleTokens {
 		for b := from * nb; b < to*nb; b++ {
 			p.bias[b] = -128 * a.Sum[b]
 		}
+	}
+	if a.Tokens == 1 {
 		return
 	}
 	for t := from; t < to; t++ {

@@ -6,11 +6,12 @@ package kernels
 
 import "unsafe"
 
-// Up to fewTokens, several tokens are done one by one: packing the weights
-// would cost more than it saves. Rows in work meanwhile stay in the second cache.
+// Up to singleTokens, several tokens are done one by one where few has no kernel:
+// packing the weights would cost more than it saves. Rows in work meanwhile stay in
+// the second cache.
 const (
-	fewTokens = 5
-	fewBytes  = 128 << 10
+	singleTokens = 5
+	singleBytes  = 128 << 10
 )
 
 func matMul(dst []float32, ldd int, m *Matrix, a *Acts, row0, row1 int) {
@@ -18,13 +19,15 @@ func matMul(dst []float32, ldd int, m *Matrix, a *Acts, row0, row1 int) {
 	switch {
 	case !useAVX2 || nb == 0:
 		matMulGeneric(dst, ldd, m, a, row0, row1)
-	case a.Tokens > fewTokens:
+	case a.Tokens > 1 && a.Tokens <= fewLimit(l):
+		few(dst, ldd, m, a, row0, row1)
+	case a.Tokens > singleTokens:
 		gemm(dst, ldd, m, a, row0, row1)
 	default:
 		row := nb * l.BlockBytes()
 		step := row1 - row0
 		if a.Tokens > 1 {
-			step = max(1, fewBytes/(row*panelRows)) * panelRows
+			step = max(1, singleBytes/(row*panelRows)) * panelRows
 		}
 		for r := row0; r < row1; r += step {
 			groups := min(step, row1-r) / l.Rows()

@@ -94,6 +94,7 @@ func TestFetchAhead(t *testing.T) {
 			for _, l := range layouts {
 				testMatMul(t, newMatMulCase(t, l, "random", 80, 5, 1, uint64(l)))
 				testMatMul(t, newMatMulCase(t, l, "random", longBlocks, 5, 1, uint64(l)))
+				testMatMul(t, newMatMulCase(t, l, "random", 80, 5, 4, uint64(l)))
 			}
 		})
 	}
@@ -102,12 +103,30 @@ func TestFetchAhead(t *testing.T) {
 	}
 }
 
+// TestFew: every number of tokens in a tile and some tiles, over several pieces of
+// rows and rows that are left.
+func TestFew(t *testing.T) {
+	const nb = 90
+	eachImplementation(t, func(t *testing.T) {
+		for _, l := range []Layout{Q8x8, Q4x4} {
+			groups := 2*fewBytes/(nb*l.GroupBytes()) + 7
+			for _, tokens := range []int{2, 3, 4, 5, 6, 7, 8, 9, 18} {
+				testMatMul(t, newMatMulCase(t, l, "random", nb, groups, tokens, uint64(tokens)))
+			}
+			if n := fewLimit(l); n > 1 {
+				testMatMul(t, newMatMulCase(t, l, "random", 2, 7, n, 1))
+				testMatMul(t, newMatMulCase(t, l, "random", 2, 7, n+1, 1))
+			}
+		}
+	})
+}
+
 // TestGemmPanels: more blocks than one panel, rows and tokens that fill no tile.
 func TestGemmPanels(t *testing.T) {
 	eachImplementation(t, func(t *testing.T) {
 		for _, l := range layouts {
 			for _, nb := range []int{panelBlocks, panelBlocks + 1, 2*panelBlocks + 3} {
-				for _, tokens := range []int{fewTokens, fewTokens + 1, tileTokens, tileTokens + 1, tileTokens + 4} {
+				for _, tokens := range []int{singleTokens, singleTokens + 1, tileTokens, tileTokens + 1, tileTokens + 4, 16*tileTokens + 5} {
 					testMatMul(t, newMatMulCase(t, l, "random", nb, panelRows/l.Rows()+1, tokens, uint64(tokens)))
 				}
 			}

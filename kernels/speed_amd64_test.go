@@ -39,54 +39,76 @@ func each(b *testing.B, f func(b *testing.B)) {
 // best-of-read the ratio of the best speeds. On a busy machine, chrt -f 20 before
 // the test binary keeps other processes off its CPU.
 func BenchmarkStream(b *testing.B) {
-	const size, piece = 1 << 30, 16 << 20
-	data, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	data := streamed(b)
+	for _, l := range layouts {
+		for _, cols := range []int{1024, 2048, 4096, 6144, 12288} {
+			b.Run(fmt.Sprintf("%v/cols=%d", l, cols), func(b *testing.B) { stream(b, data, l, cols, 1) })
+		}
+	}
+}
+
+// BenchmarkStreamTokens is BenchmarkStream for some tokens at once, as a batch of
+// sequences has them: they shall cost little more than one.
+func BenchmarkStreamTokens(b *testing.B) {
+	data := streamed(b)
+	for _, l := range layouts {
+		for _, cols := range []int{1024, 2048, 6144} {
+			for _, tokens := range []int{1, 2, 3, 4, 6, 8, 16, 64} {
+				b.Run(fmt.Sprintf("%v/cols=%d/%d", l, cols, tokens), func(b *testing.B) { stream(b, data, l, cols, tokens) })
+			}
+		}
+	}
+}
+
+const streamSize, streamPiece = 1 << 30, 16 << 20
+
+// streamed is memory for weights, none of it untouched.
+func streamed(b *testing.B) []byte {
+	data, err := unix.Mmap(-1, 0, streamSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer unix.Munmap(data)
+	b.Cleanup(func() { unix.Munmap(data) })
 	if err := unix.Madvise(data, unix.MADV_HUGEPAGE); err != nil {
 		b.Fatal(err)
 	}
-	for i := 0; i < size; i += 8 {
+	for i := 0; i < len(data); i += 8 {
 		data[i] = byte(i>>3*37) | 1
 	}
-	for _, l := range layouts {
-		for _, cols := range []int{1024, 2048, 4096, 6144, 12288} {
-			b.Run(fmt.Sprintf("%v/cols=%d", l, cols), func(b *testing.B) {
-				rowBytes := cols / BlockLen * l.BlockBytes()
-				rows := piece / rowBytes / 8 * 8
-				a := NewActs(1, cols)
-				a.Quantize(randFloats(newRand(1), cols, "normal"), 1)
-				dst := make([]float32, rows)
-				each(b, func(b *testing.B) {
-					var read, mul, ratio []float64
-					for range b.N {
-						for at := 0; at < size; at += piece {
-							t0 := time.Now()
-							SumWords(data[at:][:piece], fetchAhead)
-							t1 := time.Now()
-							far := (at + size/2) % size
-							m := Matrix{Data: data[far:][:rows*rowBytes], Rows: rows, Cols: cols, Layout: l}
-							MatMul(dst, rows, &m, a, 0, rows)
-							t2 := time.Now()
-							read = append(read, piece/t1.Sub(t0).Seconds()/1e9)
-							mul = append(mul, float64(len(m.Data))/t2.Sub(t1).Seconds()/1e9)
-							ratio = append(ratio, mul[len(mul)-1]/read[len(read)-1])
-						}
-					}
-					slices.Sort(read)
-					slices.Sort(mul)
-					slices.Sort(ratio)
-					n := len(mul)
-					b.ReportMetric(mul[n/2], "GB/s")
-					b.ReportMetric(ratio[n/2], "of-read")
-					b.ReportMetric(mul[n-1]/read[n-1], "best-of-read")
-					b.ReportMetric(0, "ns/op")
-				})
-			})
+	return data
+}
+
+func stream(b *testing.B, data []byte, l Layout, cols, tokens int) {
+	rowBytes := cols / BlockLen * l.BlockBytes()
+	rows := streamPiece / rowBytes / 8 * 8
+	dst := make([]float32, tokens*rows)
+	each(b, func(b *testing.B) {
+		a := NewActs(tokens, cols)
+		a.Quantize(randFloats(newRand(1), tokens*cols, "normal"), tokens)
+		var read, mul, ratio []float64
+		for range b.N {
+			for at := 0; at < streamSize; at += streamPiece {
+				t0 := time.Now()
+				SumWords(data[at:][:streamPiece], fetchAhead)
+				t1 := time.Now()
+				far := (at + streamSize/2) % streamSize
+				m := Matrix{Data: data[far:][:rows*rowBytes], Rows: rows, Cols: cols, Layout: l}
+				MatMul(dst, rows, &m, a, 0, rows)
+				t2 := time.Now()
+				read = append(read, streamPiece/t1.Sub(t0).Seconds()/1e9)
+				mul = append(mul, float64(len(m.Data))/t2.Sub(t1).Seconds()/1e9)
+				ratio = append(ratio, mul[len(mul)-1]/read[len(read)-1])
+			}
 		}
-	}
+		slices.Sort(read)
+		slices.Sort(mul)
+		slices.Sort(ratio)
+		n := len(mul)
+		b.ReportMetric(mul[n/2], "GB/s")
+		b.ReportMetric(ratio[n/2], "of-read")
+		b.ReportMetric(mul[n-1]/read[n-1], "best-of-read")
+		b.ReportMetric(0, "ns/op")
+	})
 }
 
 // BenchmarkTokens multiplies 1024 x 1024 weights, that stay in the second cache,
