@@ -130,6 +130,9 @@ func (f *format) read(data []byte, l Limits) (img *Image, err error) {
 			return nil, err
 		}
 	}
+	if f.name == "webp" && animated(data) {
+		return nil, fmt.Errorf("vision: webp: animated, only stills are read: %w", ErrFormat)
+	}
 	m, err := f.decode(bytes.NewReader(data))
 	if err != nil {
 		return nil, fmt.Errorf("vision: %s of %d x %d pixels, %d bytes: %v: %w", f.name, c.Width, c.Height, len(data), err, ErrFormat)
@@ -166,4 +169,9 @@ func checkScans(data []byte) error {
 		return fmt.Errorf("vision: jpeg: %d scans, the most is %d: %w", n, maxScans, ErrSize)
 	}
 	return nil
+}
+
+// animated tells whether a WebP's header says that it has frames.
+func animated(data []byte) bool {
+	return len(data) > 20 && string(data[12:16]) == "VP8X" && data[20]&2 != 0
 }

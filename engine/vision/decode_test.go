@@ -221,6 +221,13 @@ func TestDecodeOther(t *testing.T) {
 	}
 }
 
+func TestDecodeAnimated(t *testing.T) {
+	data := "RIFF\x1e\x00\x00\x00WEBPVP8X\x0a\x00\x00\x00\x02\x00\x00\x00\x3f\x00\x00\x3f\x00\x00ANIM\x00\x00\x00\x00"
+	if _, err := Decode(strings.NewReader(data), Limits{}); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), "animated") {
+		t.Errorf("error %v, want ErrFormat that says animated", err)
+	}
+}
+
 // A JPEG of many scans takes time that its size does not tell.
 func TestDecodeManyScans(t *testing.T) {
 	var b bytes.Buffer
