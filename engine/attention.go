@@ -10,29 +10,29 @@ import (
 
 // Attention of a chunk is cut into units: all query heads of a kv head, for a run
 // of tokens, go over the cache together, so that keys and values are read and
-// converted once for all of them. A single token has one run only; its unit is
-// cut by blocks of positions too where there are many, and whoever ends a kv head
-// merges its blocks. The kernels define attention by such blocks (kernels/attn.go),
-// so that none of this changes a bit.
+// converted once for all of them. A single token has one run only; where it sees
+// several blocks of positions, a unit is a block for some kv heads, which follow
+// each other in memory, and whoever ends a kv head merges its blocks. The kernels
+// define attention by such blocks (kernels/attn.go), so that none of this changes
+// a bit.
 const (
 	attnRows      = 96 // heads times tokens of a unit, about
 	attnRowsLeast = 12 // under which a run is not cut to make more units
-	attnUnits     = 4  // units a worker, about
+	attnUnits     = 4  // units a worker, about, and at least where a token's heads and blocks allow
 )
 
 // attentionPlan is how a chunk is cut.
 type attentionPlan struct {
 	tokens int // in a run
 	runs   int
-	spans  int // units of a kv head, when it is cut by blocks; else 1
 	blocks int // of all positions
+	heads  int // kv heads of a unit that is a block; 0 where units are runs
 }
 
 // planAttention cuts a chunk of tokens at pos.
 func planAttention(c *Config, pos, tokens, workers int) attentionPlan {
 	group := c.Heads / c.KVHeads
-	p := attentionPlan{tokens: runTokens(group), spans: 1}
-	p.blocks = (pos + tokens + kernels.AttnBlock - 1) / kernels.AttnBlock
+	p := attentionPlan{tokens: runTokens(group), blocks: kvPages(pos + tokens)}
 	cut := func(n int) bool {
 		p.tokens = n
 		p.runs = (tokens + n - 1) / n
@@ -41,8 +41,10 @@ func planAttention(c *Config, pos, tokens, workers int) attentionPlan {
 	for cut(min(p.tokens, tokens)) && p.tokens > 1 && p.tokens/2*group >= attnRowsLeast {
 		p.tokens /= 2
 	}
-	if tokens == 1 {
-		p.spans = min(p.blocks, (attnUnits*workers+c.KVHeads-1)/c.KVHeads)
+	if tokens == 1 && p.blocks > 1 {
+		for p.heads = c.KVHeads; p.heads > 1 && p.units(c) < 4*attnUnits*workers; {
+			p.heads = (p.heads + 1) / 2
+		}
 	}
 	return p
 }
@@ -50,7 +52,15 @@ func planAttention(c *Config, pos, tokens, workers int) attentionPlan {
 // runTokens is the most tokens in a run.
 func runTokens(group int) int { return max(attnRows/group, 1) }
 
-func (p *attentionPlan) units(c *Config) int { return c.KVHeads * p.runs * p.spans }
+func (p *attentionPlan) units(c *Config) int {
+	if p.heads > 0 {
+		return p.blocks * p.parts(c)
+	}
+	return c.KVHeads * p.runs
+}
+
+// parts is the number of units of a block.
+func (p *attentionPlan) parts(c *Config) int { return (c.KVHeads + p.heads - 1) / p.heads }
 
 // attention is what the workers need for it.
 type attention struct {
@@ -61,7 +71,7 @@ type attention struct {
 
 	// A single token, where kv heads are cut by blocks.
 	parts kernels.AttnPart // [blocks of the context][heads]
-	left  []atomic.Int32   // [kvHeads] spans to do
+	left  []atomic.Int32   // [kvHeads] blocks to do
 
 	scores []float32 // [workers][ctx], reference path only
 }
@@ -74,7 +84,7 @@ func newAttention(c *Config, workers, ctx, chunk int, float bool) attention {
 	rows := min(runTokens(group), chunk) * group
 	a := attention{
 		left:  make([]atomic.Int32, c.KVHeads),
-		parts: kernels.NewAttnPart((ctx+kernels.AttnBlock-1)/kernels.AttnBlock*c.Heads, c.HeadDim),
+		parts: kernels.NewAttnPart(kvPages(ctx)*c.Heads, c.HeadDim),
 	}
 	for range workers {
 		a.tiles = append(a.tiles, kernels.NewAttnTile(rows, c.HeadDim))
@@ -91,9 +101,8 @@ func attentionBytes(c *Config, workers, ctx, chunk int, float bool) int64 {
 	}
 	group := c.Heads / c.KVHeads
 	rows := min(runTokens(group), chunk) * group
-	blocks := int64(ctx+kernels.AttnBlock-1) / kernels.AttnBlock
 	return int64(workers)*(kernels.AttnTileBytes(rows, c.HeadDim)+2*kernels.AttnPartBytes(rows, c.HeadDim)) +
-		blocks*kernels.AttnPartBytes(c.Heads, c.HeadDim)
+		int64(kvPages(ctx))*kernels.AttnPartBytes(c.Heads, c.HeadDim)
 }
 
 // attend computes the attention of the pass's tokens.
@@ -101,10 +110,10 @@ func (s *state) attend() {
 	a := &s.attn
 	a.plan = planAttention(s.cfg, s.pos, s.tokens, s.pool.Size())
 	if s.float {
-		a.plan.spans = 1
+		a.plan.heads = 0
 	}
 	for i := range a.left {
-		a.left[i].Store(int32(a.plan.spans))
+		a.left[i].Store(int32(a.plan.blocks))
 	}
 	s.start(phaseAttention, a.plan.units(s.cfg), false)
 }
@@ -113,16 +122,20 @@ func (s *state) attend() {
 // and values are in a near cache, those that see the most positions first.
 func (s *state) attentionUnit(worker, u int) {
 	p := &s.attn.plan
-	n := p.runs * p.spans
-	g, u := u/n, u%n
-	switch {
-	case s.float:
-		s.attentionFloat(worker, g, p.runs-1-u)
-	case p.spans > 1:
-		s.attentionSpan(worker, g, u)
-	default:
-		s.attentionRun(worker, g, p.runs-1-u)
+	if p.heads > 0 {
+		n := p.parts(s.cfg)
+		from := u % n * p.heads
+		for g := from; g < min(from+p.heads, s.cfg.KVHeads); g++ {
+			s.attentionOfBlock(worker, g, u/n)
+		}
+		return
 	}
+	g, run := u/p.runs, p.runs-1-u%p.runs
+	if s.float {
+		s.attentionFloat(worker, g, run)
+		return
+	}
+	s.attentionRun(worker, g, run)
 }
 
 // attentionRun does a run of tokens.
@@ -148,24 +161,22 @@ func (s *state) attentionRun(worker, g, run int) {
 	}
 }
 
-// attentionSpan does blocks of a single token, and the merging if it is the last.
-func (s *state) attentionSpan(worker, g, span int) {
+// attentionOfBlock does a block of a single token, and the merging if it is the
+// last.
+func (s *state) attentionOfBlock(worker, g, block int) {
 	a, group := &s.attn, s.cfg.Heads/s.cfg.KVHeads
-	p := &a.plan
 	part := func(block int) kernels.AttnPart {
 		at := block*s.cfg.Heads + g*group
 		return a.parts.Rows(at, at+group)
 	}
 	s.queries(worker, g, 0, 1)
-	for b := span * p.blocks / p.spans; b < (span+1)*p.blocks/p.spans; b++ {
-		at := b * kernels.AttnBlock
-		s.attentionBlock(worker, part(b), g, at, s.pos+1-at)
-	}
+	at := block * kernels.AttnBlock
+	s.attentionBlock(worker, part(block), g, at, s.pos+1-at)
 	if a.left[g].Add(-1) > 0 {
 		return
 	}
 	acc := part(0)
-	for b := 1; b < p.blocks; b++ {
+	for b := 1; b < a.plan.blocks; b++ {
 		acc.Merge(part(b))
 	}
 	for h := range group {
@@ -176,7 +187,7 @@ func (s *state) attentionSpan(worker, g, span int) {
 // attentionBlock computes the block from position at for the rows of dst, of
 // which the first token sees seen positions.
 func (s *state) attentionBlock(worker int, dst kernels.AttnPart, g, at, seen int) {
-	k, v := s.kv.from(s.layer, g, at)
+	k, v := s.kv.block(s.layer, g, at/kernels.AttnBlock)
 	s.attn.tiles[worker].Block(dst, s.kv.kind.KV, k, v, seen, s.cfg.Heads/s.cfg.KVHeads)
 }
 

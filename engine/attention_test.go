@@ -41,6 +41,7 @@ func TestAttentionUnitsGiveTheWhole(t *testing.T) {
 			for g := range c.KVHeads {
 				fill(key)
 				fill(value)
+				kv.grow(pos + 1)
 				kv.store(1, g, pos, key, value)
 			}
 		}
@@ -63,7 +64,7 @@ func TestAttentionUnitsGiveTheWhole(t *testing.T) {
 						t.Errorf("%s: too large, or too few", what)
 					}
 					for g := range s.attn.left {
-						s.attn.left[g].Store(int32(p.spans))
+						s.attn.left[g].Store(int32(p.blocks))
 					}
 					for _, u := range r.Perm(p.units(&c)) {
 						s.attentionUnit(0, u)
@@ -77,7 +78,7 @@ func TestAttentionUnitsGiveTheWhole(t *testing.T) {
 								if from == 0 {
 									dst = acc
 								}
-								k, v := kv.from(1, h/(c.Heads/c.KVHeads), from)
+								k, v := kv.block(1, h/(c.Heads/c.KVHeads), from/kernels.AttnBlock)
 								tile.Block(dst, kind.KV, k, v, pos+i+1-from, 1)
 								if from > 0 {
 									acc.Merge(block)

@@ -121,7 +121,7 @@ func TestPrefillLeavesTheCacheOfSingleSteps(t *testing.T) {
 			logitsOf(t, m, tokens, chunk)
 			for l := range m.cfg.Layers {
 				for g := range m.cfg.KVHeads {
-					k, v := m.kv.from(l, g, 0)
+					k, v := m.kv.block(l, g, 0)
 					caches[i] = append(append(caches[i], k...), v...)
 				}
 			}

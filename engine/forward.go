@@ -98,6 +98,7 @@ func (s *state) head(from, n int) error {
 // begin sets the pass up for n tokens from pos.
 func (s *state) begin(n, pos int) {
 	s.tokens, s.pos, s.err = n, pos, nil
+	s.kv.grow(pos + n)
 	for _, in := range []operand{s.inDim, s.inAtt, s.inFFN} {
 		if in.acts != nil {
 			in.acts.SetTokens(n)

@@ -11,20 +11,25 @@ import (
 	"windhover/kernels"
 )
 
-// kvCache holds keys and values of one sequence. The whole context is reserved
-// as address space at load, outside the Go heap; memory is taken by the system
-// page by page, as positions are written. So the cache of a short conversation
-// is small, a kv head's positions still lie one after the other, and decoding
-// allocates nothing.
+// kvCache holds keys and values of one sequence, in pages of kernels.AttnBlock
+// positions: what attention computes together. A page has all layers and heads
+// of its positions, [layer][kv head][keys, values][groups], see kernels.KV, in
+// the order in which a token's attention reads them, so that it is one run of
+// memory. Attention and store find a page by the table alone.
+//
+// The address space of the whole context is reserved at load, outside the Go
+// heap. Memory is taken page by page as positions are written: a short
+// conversation takes little, and decoding allocates nothing.
 type kvCache struct {
-	kind kvKind
-	k, v []byte // [layers][kvHeads][groups] groups of positions, see kernels.KV; nil when wide
+	kind  kvKind
+	pages [][]byte // by position / AttnBlock; empty where none is written yet
 
-	k32, v32 []float32 // [layers][kvHeads][ctx][headDim] when wide, else nil
+	k32, v32 []float32 // instead, [layers][kvHeads][ctx][headDim], when wide
 
-	ctx, kvHeads, headDim int
-	groups, size          int    // of a head; bytes of each
-	mem                   []byte // the mapping; nil when closed
+	ctx, layers, kvHeads, headDim int
+
+	size int    // bytes of the keys, or the values, of a head in a page
+	mem  []byte // the reservation; nil when closed
 }
 
 // kvKind is how the cache holds its numbers.
@@ -40,44 +45,88 @@ func (o *Options) kvKind() kvKind {
 	return kvKind{o.reference(), kernels.KVF16}
 }
 
-// headBytes is what the positions of a head take, of keys alone.
-func (k kvKind) headBytes(headDim, ctx int) int64 {
-	if k.wide {
-		return 4 * int64(headDim) * int64(ctx)
-	}
-	return int64(k.GroupBytes(headDim)) * int64((ctx+kernels.KVGroup-1)/kernels.KVGroup)
+// hugePage is what pages are aligned to and the system is asked to back them by:
+// attention goes through much memory a token, and translating addresses would
+// show.
+const hugePage = 2 << 20
+
+// kvPages is the number of pages of ctx positions.
+func kvPages(ctx int) int { return (ctx + kernels.AttnBlock - 1) / kernels.AttnBlock }
+
+// headBytes is what the keys of a head take in a page.
+func (k kvKind) headBytes(headDim int) int {
+	return kernels.AttnBlock / kernels.KVGroup * k.GroupBytes(headDim)
 }
 
-// kvBytes is what the cache of ctx positions takes when it is full.
+// kvPageBytes is the size of a page.
+func kvPageBytes(c *Config, kind kvKind) int64 {
+	return 2 * int64(c.Layers) * int64(c.KVHeads) * int64(kind.headBytes(c.HeadDim))
+}
+
+// kvBytes is what the cache of ctx positions takes when it is full: whole pages.
 func kvBytes(c *Config, ctx int, kind kvKind) int64 {
-	return 2 * int64(c.Layers) * int64(c.KVHeads) * kind.headBytes(c.HeadDim, ctx)
+	if kind.wide {
+		return 2 * 4 * int64(c.Layers) * int64(c.KVHeads) * int64(c.HeadDim) * int64(ctx)
+	}
+	return int64(kvPages(ctx)) * kvPageBytes(c, kind)
 }
 
 // kvPerToken is what a position takes.
 func kvPerToken(c *Config, kind kvKind) int64 {
-	return kvBytes(c, kernels.KVGroup, kind) / kernels.KVGroup
+	return kvBytes(c, kernels.AttnBlock, kind) / kernels.AttnBlock
 }
 
 // newKVCache reserves a cache.
 func newKVCache(c *Config, ctx int, kind kvKind) (*kvCache, error) {
+	kv := &kvCache{kind: kind, ctx: ctx, layers: c.Layers, kvHeads: c.KVHeads, headDim: c.HeadDim}
 	size := kvBytes(c, ctx, kind)
+	if !kind.wide {
+		kv.size = kind.headBytes(c.HeadDim)
+		kv.pages = make([][]byte, kvPages(ctx))
+		size = int64(len(kv.pages))*kv.stride() + hugePage
+	}
 	mem, err := unix.Mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
 	if err != nil {
 		return nil, fmt.Errorf("engine: kv cache of %d bytes for %d tokens: %w", size, ctx, err)
 	}
-	kv := &kvCache{kind: kind, ctx: ctx, kvHeads: c.KVHeads, headDim: c.HeadDim, mem: mem}
-	half := len(mem) / 2
+	kv.mem = mem
 	if kind.wide {
 		// A fresh anonymous mapping is aligned to a page; the slice lives as
 		// long as mem.
 		all := unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(mem))), len(mem)/4)
-		kv.k32, kv.v32 = all[:half/4:half/4], all[half/4:]
-		return kv, nil
+		half := len(all) / 2
+		kv.k32, kv.v32 = all[:half:half], all[half:]
 	}
-	kv.k, kv.v = mem[:half:half], mem[half:]
-	kv.groups, kv.size = (ctx+kernels.KVGroup-1)/kernels.KVGroup, kind.GroupBytes(c.HeadDim)
 	return kv, nil
+}
+
+// pageBytes is the size of a page, stride the address space it has.
+func (kv *kvCache) pageBytes() int { return 2 * kv.layers * kv.kvHeads * kv.size }
+
+func (kv *kvCache) stride() int64 { return roundUp(int64(kv.pageBytes()), hugePage) }
+
+// grow makes the pages of the first n positions. Where a page has room for huge
+// ones it asks for them, but not for one at its end that it would fill in part.
+func (kv *kvCache) grow(n int) {
+	if kv.kind.wide {
+		return
+	}
+	for i := kvPages(n) - 1; i >= 0 && kv.pages[i] == nil; i-- {
+		base := uintptr(unsafe.Pointer(unsafe.SliceData(kv.mem)))
+		at := int(-base%hugePage) + i*int(kv.stride())
+		kv.pages[i] = kv.mem[at:][:kv.pageBytes():kv.pageBytes()]
+		if whole := kv.pageBytes() / hugePage * hugePage; whole > 0 {
+			advise([][]byte{kv.pages[i][:whole]}, unix.MADV_HUGEPAGE)
+		}
+	}
+}
+
+// block gives a head's keys and values of a page.
+func (kv *kvCache) block(layer, head, page int) (k, v []byte) {
+	at := 2 * (layer*kv.kvHeads + head) * kv.size
+	b := kv.pages[page][at:][:2*kv.size]
+	return b[:kv.size:kv.size], b[kv.size:]
 }
 
 // at is the index of the first element of a position in k32 and v32.
@@ -85,14 +134,8 @@ func (kv *kvCache) at(layer, head, pos int) int {
 	return ((layer*kv.kvHeads+head)*kv.ctx + pos) * kv.headDim
 }
 
-// from gives a head's keys and values, from the group of a position on.
-func (kv *kvCache) from(layer, head, pos int) (k, v []byte) {
-	head += layer * kv.kvHeads
-	at, end := (head*kv.groups+pos/kernels.KVGroup)*kv.size, (head+1)*kv.groups*kv.size
-	return kv.k[at:end], kv.v[at:end]
-}
-
-// store puts the key and the value of a position and head in the cache.
+// store puts the key and the value of a position and head in the cache, which
+// has grown to it.
 func (kv *kvCache) store(layer, head, pos int, key, value []float32) {
 	if kv.kind.wide {
 		at := kv.at(layer, head, pos)
@@ -100,9 +143,11 @@ func (kv *kvCache) store(layer, head, pos int, key, value []float32) {
 		copy(kv.v32[at:][:kv.headDim], value)
 		return
 	}
-	k, v := kv.from(layer, head, pos)
-	kv.kind.StoreKey(k[:kv.size], pos%kernels.KVGroup, key)
-	kv.kind.StoreValue(v[:kv.size], pos%kernels.KVGroup, value)
+	k, v := kv.block(layer, head, pos/kernels.AttnBlock)
+	i, n := pos%kernels.AttnBlock, kv.kind.GroupBytes(kv.headDim)
+	group := i / kernels.KVGroup * n
+	kv.kind.StoreKey(k[group:][:n], i%kernels.KVGroup, key)
+	kv.kind.StoreValue(v[group:][:n], i%kernels.KVGroup, value)
 }
 
 func (kv *kvCache) close() error {

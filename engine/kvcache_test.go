@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"slices"
+	"testing"
+	"unsafe"
+
+	"windhover/kernels"
+)
+
+// A page is made when its first position comes, is one run of memory where huge
+// pages can back it, and gives every head a part of its own.
+func TestCachePages(t *testing.T) {
+	for _, kind := range []kvKind{{KV: kernels.KVF16}, {KV: kernels.KVInt8}} {
+		c := Config{Layers: 5, Heads: 6, KVHeads: 3, HeadDim: 128}
+		const ctx = 3*kernels.AttnBlock + 1
+		kv, err := newKVCache(&c, ctx, kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := int64(4*kv.pageBytes()), kvBytes(&c, ctx, kind); got != want {
+			t.Errorf("%v: 4 pages have %d bytes, counted are %d", kind, got, want)
+		}
+		made := func() (n int) {
+			for _, p := range kv.pages {
+				if p != nil {
+					n++
+				}
+			}
+			return n
+		}
+		for _, c := range []struct{ positions, pages int }{{0, 0}, {1, 1}, {256, 1}, {257, 2}, {100, 2}, {ctx, 4}} {
+			if kv.grow(c.positions); made() != c.pages {
+				t.Errorf("%v: %d pages for %d positions, want %d", kind, made(), c.positions, c.pages)
+			}
+		}
+		// Each block is filled with a number; none may lie in another.
+		number := func(layer, head, page, which int) byte {
+			return byte(((layer*c.KVHeads+head)*4+page)*2 + which + 1)
+		}
+		each := func(do func(b []byte, n byte)) {
+			for page := range kv.pages {
+				for layer := range c.Layers {
+					for head := range c.KVHeads {
+						k, v := kv.block(layer, head, page)
+						do(k, number(layer, head, page, 0))
+						do(v, number(layer, head, page, 1))
+					}
+				}
+			}
+		}
+		each(func(b []byte, n byte) {
+			for i := range b {
+				b[i] = n
+			}
+		})
+		each(func(b []byte, n byte) {
+			if want := kind.headBytes(c.HeadDim); len(b) != want || slices.ContainsFunc(b, func(x byte) bool { return x != n }) {
+				t.Errorf("%v: a block of %d bytes, want %d of %d", kind, len(b), want, n)
+			}
+		})
+		for i, p := range kv.pages {
+			if at := uintptr(unsafe.Pointer(unsafe.SliceData(p))); at%hugePage != 0 {
+				t.Errorf("%v: page %d is at %#x", kind, i, at)
+			}
+			if slices.Contains(p, 0) {
+				t.Errorf("%v: page %d has bytes of no block", kind, i)
+			}
+		}
+		if n := testing.AllocsPerRun(10, func() {
+			clear(kv.pages)
+			kv.grow(ctx)
+		}); n != 0 {
+			t.Errorf("%v: growing allocates %v times", kind, n)
+		}
+		if err := kv.close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
