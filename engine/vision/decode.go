@@ -38,9 +38,9 @@ const (
 	maxRatio = 200
 
 	// decodeBytes is the most a pixel takes while it is decoded: 16 for the
-	// coefficients of a progressive JPEG with four colours, 4 for these, 3 for
-	// the result. Usual files take 5 to 7.
-	decodeBytes = 24
+	// coefficients of a progressive JPEG of four colours, 4 for these, 4 for
+	// them side by side, 3 for the result. Usual files take 5 to 8.
+	decodeBytes = 27
 )
 
 // fill replaces zero fields by the defaults.

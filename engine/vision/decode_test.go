@@ -187,6 +187,28 @@ func TestDecodeLimits(t *testing.T) {
 	}
 }
 
+// A progressive JPEG of four colours takes most, and no more than is said.
+func TestDecodeMemory(t *testing.T) {
+	data, err := os.ReadFile("testdata/decode/memory.jpg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := Limits{Bytes: int64(len(data)), Pixels: 512 * 384}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	m, err := Decode(bytes.NewReader(data), l)
+	runtime.ReadMemStats(&after)
+	if err != nil || m.Width != 512 || m.Height != 384 {
+		t.Fatalf("%v, %v", m, err)
+	}
+	const decoder = 256 << 10 // tables and buffers, whatever the size
+	got := int64(after.TotalAlloc - before.TotalAlloc)
+	t.Logf("%.1f bytes a pixel", float64(got)/(512*384))
+	if got > l.Memory()+decoder || got < l.Memory()/2 {
+		t.Errorf("took %d bytes, said %d", got, l.Memory())
+	}
+}
+
 // Each file cut short anywhere is an error, or a picture of the same size where
 // what is missing came after the pixels.
 func TestDecodeTruncated(t *testing.T) {

@@ -95,6 +95,9 @@ def main():
     for i in range(1, 9):
         save(f"exif{i}.jpg", rgb, quality=90, exif=exif(i))
 
+    # The kind of file that takes most memory a pixel; nothing to compare with.
+    drawing(512, 384).convert("CMYK").save(os.path.join(OUT, "memory.jpg"), quality=30, progressive=True)
+
     save("lossless.webp", rgb, lossless=True)
     save("lossless-alpha.webp", rgba, lossless=True, exact=True)
     save("lossy.webp", rgb, quality=90)
