@@ -16,9 +16,9 @@ import (
 // define attention by such blocks (kernels/attn.go), so that none of this changes
 // a bit.
 const (
-	attnRows      = 96 // heads times tokens of a unit, about
-	attnRowsLeast = 12 // under which a run is not cut to make more units
-	attnUnits     = 4  // units a worker, about, and at least where a token's heads and blocks allow
+	attnRows      = 192 // heads times tokens of a unit, about
+	attnRowsLeast = 12  // under which a run is not cut to make more units
+	attnUnits     = 4   // units a worker, about, and at least where a token's heads and blocks allow
 )
 
 // attentionPlan is how a chunk is cut.

@@ -62,12 +62,13 @@ func (p AttnPart) Merge(block AttnPart) {
 	}
 	w := len(p.O) / len(p.M)
 	for r, m := range p.M {
-		top := m
-		if block.M[r] > top {
-			top = block.M[r]
+		c, d := float32(1), float32(1) // one of them is Exp(0)
+		if block.M[r] > m {
+			c = Exp(m - block.M[r])
+			p.M[r] = block.M[r]
+		} else {
+			d = Exp(block.M[r] - m)
 		}
-		c, d := Exp(m-top), Exp(block.M[r]-top)
-		p.M[r] = top
 		p.L[r] = float32(p.L[r]*c) + float32(block.L[r]*d)
 		attnMerge(p.O[r*w:][:w], block.O[r*w:][:w], c, d)
 	}
@@ -76,10 +77,7 @@ func (p AttnPart) Merge(block AttnPart) {
 // Result writes the attention of a row to out, the width of a head.
 func (p AttnPart) Result(row int, out []float32) {
 	w := len(p.O) / len(p.M)
-	r := 1 / p.L[row]
-	for j, o := range p.O[row*w:][:w:w][:len(out)] {
-		out[j] = o * r
-	}
+	attnScale(out, p.O[row*w:][:w:w][:len(out)], 1/p.L[row])
 }
 
 // AttnTile is what a worker needs to compute blocks for rows that look at the
@@ -116,10 +114,7 @@ func (t *AttnTile) SetQuery(row int, q []float32, scale float32) {
 	if len(q) != t.hd {
 		panic(fmt.Sprintf("kernels: attention: query of %d values, want %d", len(q), t.hd))
 	}
-	x := t.q[row*t.hd:][:t.hd]
-	for i, v := range q {
-		x[i] = v * scale
-	}
+	attnScale(t.q[row*t.hd:][:t.hd], q, scale)
 }
 
 // Block computes a block for as many rows as dst has. Row r sees the first

@@ -126,6 +126,16 @@ func attnWeights(x []float32) (m, l float32) {
 	return attnWeightsGeneric(x)
 }
 
+// attnScale is dst = src*c.
+func attnScale(dst, src []float32, c float32) {
+	n := 0
+	if useAVX2 && len(src) >= 8 {
+		n = len(src) &^ 7
+		attnScaleAVX2(&dst[0], &src[0], n/8, c)
+	}
+	attnScaleGeneric(dst[n:], src[n:], c)
+}
+
 func attnMerge(o, block []float32, c, d float32) {
 	if useAVX2 {
 		attnMergeAVX2(&o[0], &block[0], len(block)/lanes, c, d)
@@ -172,6 +182,9 @@ func attnWeightsAVX512(x *float32, groups int) (m, l float32)
 
 //go:noescape
 func attnWeightsAVX2(x *float32, groups int) (m, l float32)
+
+//go:noescape
+func attnScaleAVX2(dst, src *float32, blocks int, c float32)
 
 //go:noescape
 func attnMergeAVX2(o, block *float32, groups int, c, d float32)

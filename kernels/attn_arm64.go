@@ -42,6 +42,16 @@ func attnWeights(x []float32) (m, l float32) {
 	return m, fold(&sum)
 }
 
+// attnScale is dst = src*c.
+func attnScale(dst, src []float32, c float32) {
+	n := 0
+	if useNEON && len(src) >= 8 {
+		n = len(src) &^ 7
+		attnScaleNEON(&dst[0], &src[0], n/8, c)
+	}
+	attnScaleGeneric(dst[n:], src[n:], c)
+}
+
 func attnMerge(o, block []float32, c, d float32) {
 	if !useNEON {
 		attnMergeGeneric(o, block, c, d)
@@ -61,6 +71,9 @@ func maxNEON(x *float32, blocks int) float32
 
 //go:noescape
 func expSumNEON(l *[lanes]float32, x *float32, blocks int, m float32)
+
+//go:noescape
+func attnScaleNEON(dst, src *float32, blocks int, c float32)
 
 //go:noescape
 func attnMergeNEON(o, block *float32, groups int, c, d float32)

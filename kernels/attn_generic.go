@@ -50,3 +50,9 @@ func attnMergeGeneric(o, block []float32, c, d float32) {
 		o[j] = float32(o[j]*c) + float32(v*d)
 	}
 }
+
+func attnScaleGeneric(dst, src []float32, c float32) {
+	for i, v := range src {
+		dst[i] = v * c
+	}
+}

@@ -19,4 +19,6 @@ func attnValuesInt8(floatProduct, []float32, []byte) {
 
 func attnWeights(x []float32) (m, l float32) { return attnWeightsGeneric(x) }
 
+func attnScale(dst, src []float32, c float32) { attnScaleGeneric(dst, src, c) }
+
 func attnMerge(o, block []float32, c, d float32) { attnMergeGeneric(o, block, c, d) }

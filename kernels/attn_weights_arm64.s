@@ -109,3 +109,23 @@ group:
 	FSTPQ.P (F2, F3), 32(R0)
 	BNE     group
 	RET
+
+// func attnScaleNEON(dst, src *float32, blocks int, c float32)
+//
+// dst[i] = src[i]*c over blocks*8 > 0 values.
+//
+// R0 dst  R1 src  R2 blocks left   V2 c
+TEXT ·attnScaleNEON(SB), NOSPLIT, $0-28
+	MOVD  dst+0(FP), R0
+	MOVD  src+8(FP), R1
+	MOVD  blocks+16(FP), R2
+	FMOVS c+24(FP), F2
+
+loop:
+	FLDPQ.P 32(R1), (F0, F1)
+	FMULE(0, 0, 2, 0)
+	FMULE(1, 1, 2, 0)
+	FSTPQ.P (F0, F1), 32(R0)
+	SUBS $1, R2
+	BNE  loop
+	RET
