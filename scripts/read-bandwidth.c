@@ -6,7 +6,7 @@
 //	gcc -O2 -pthread -o read-bandwidth scripts/read-bandwidth.c
 //	./read-bandwidth [MIB [THREADS [PASSES]]]     1024 MiB, every CPU, 5 passes of every loop
 //	./read-bandwidth -i MIB THREADS               as the test of bench runs it: for every line
-//	                                              read, one pass of every loop and its best GB/s
+//	                                              read, GB/s of one pass of the fastest loop
 //
 // Memory is anonymous, written once, and asked to be in huge pages. Each thread
 // is bound to a CPU and reads its own part from the first byte to the last,
@@ -247,13 +247,15 @@ int main(int argc, char **argv)
 		fail("read-bandwidth: binding a thread");
 
 	if (interactive) {
+		size_t fastest = 0;
+		double best = 0;
+		for (int i = 0; i < 3 * LOOPS; i++) {
+			double v = loops[i % LOOPS].usable() ? pass(loops[i % LOOPS].run) : 0;
+			if (v > best)
+				best = v, fastest = i % LOOPS;
+		}
 		while (getchar() != EOF) {
-			double best = 0;
-			for (int l = 0; l < LOOPS; l++) {
-				double v = loops[l].usable() ? pass(loops[l].run) : 0;
-				best = v > best ? v : best;
-			}
-			printf("%.3f\n", best);
+			printf("%.3f\n", pass(loops[fastest].run));
 			fflush(stdout);
 		}
 		return 0;
