@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build !purego
+
 package kernels
 
 import (
@@ -54,9 +56,14 @@ var speedBars = map[string]struct {
 	attention map[KV]float64     // a token's attention, keys and values from memory, of SumWords over them
 	forkJoin  float64            // a share of 12000 cycles, of a task of two
 }{
-	"vnni": {0.75, map[Layout]float64{Q8x8: 0.5, Q8x4: 0.5, Q8Row: 0.5, Q4x4: 0.5, Q4Row: 0.5}, map[KV]float64{KVF16: 0.3, KVInt8: 0.25}, 0.6},
+	"vnni": {0.75, map[Layout]float64{Q8x8: 0.5, Q8x4: 0.5, Q8Row: 0.5, Q4x4: 0.5, Q4Row: 0.5}, map[KV]float64{KVF16: 0.55, KVInt8: 0.33}, 0.6},
 	"avx2": {0.65, map[Layout]float64{Q8x8: 0.4, Q8x4: 0.4, Q8Row: 0.4, Q4x4: 0.7, Q4Row: 0.7}, map[KV]float64{KVF16: 0.2, KVInt8: 0.1}, 0.6},
 }
+
+// barElsewhere is what is left of a bar on a CPU of another maker, whose reading,
+// peak and kernels stand to each other in ways that were not measured: there the
+// guard finds what is slower by half, not by a quarter.
+const barElsewhere = 0.6
 
 const (
 	guardBytes    = 512 << 20 // more than the caches
@@ -133,6 +140,9 @@ func (g *guard) hold(t *testing.T, bar float64, measure func() float64) {
 	t.Helper()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+	if vendor() != "AuthenticAMD" {
+		bar *= barElsewhere
+	}
 	var tries []float64
 	for len(tries) < guardAttempts {
 		ratio := measure()
