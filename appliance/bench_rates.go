@@ -174,7 +174,7 @@ func (r *runner) prompt(n int) []int32 {
 	r.used++
 	ids := make([]int32, n)
 	for i := range ids {
-		ids[i] = (r.used + int32(i)*7919) % int32(min(r.info.Config.Vocab, 16384))
+		ids[i] = int32((int(r.used) + i*7919) % min(r.info.Config.Vocab, 16384))
 	}
 	return ids
 }
