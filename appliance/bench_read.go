@@ -74,12 +74,9 @@ func read(ctx context.Context, pool *kernels.Pool, data []byte, about time.Durat
 	task := newReadTask(nil, pool.Size(), stop)
 	piece := min(streamPiece*pool.Size(), len(data)/4)
 	speeds, turn := make([][]float64, len(readAheads)), 0
-	pieces := max(len(data)/piece, 1)
-	if pieces%len(readAheads) == 0 {
-		pieces-- // or each distance would always meet the same ones
-	}
+	pieces := len(data) / piece
 	for begin := time.Now(); turn < len(readAheads)*pieces || time.Since(begin) < about; turn++ {
-		i := turn % len(readAheads)
+		i := turn / pieces % len(readAheads) // a pass for each distance
 		task.data, task.ahead = data[turn%pieces*piece:][:piece], readAheads[i]
 		start := time.Now()
 		if err := pool.Run(task); err != nil {
