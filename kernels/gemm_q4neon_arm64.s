@@ -4,6 +4,7 @@
 
 #include "textflag.h"
 #include "neon_arm64.h"
+#include "gemm_neon_arm64.h"
 
 // Q4 times several tokens for cores without the dot product instructions, in an
 // order as in gemm_q8neon_arm64.s; products and bounds are those of
@@ -81,39 +82,11 @@
 // V12-V15 x of a step   V16-V19 half of x   V20-V23 low codes by step, then dx
 // V24-V27 nibbles, then high codes, then products of scales   V28 scales
 TEXT ·q4x4Gemm4NEON(SB), NOSPLIT, $0-56
-	MOVD  dst+0(FP), R0
-	MOVD  ldd+8(FP), R21
-	MOVD  w+16(FP), R1
-	MOVD  x+24(FP), R2
-	MOVD  d+32(FP), R3
-	MOVD  groups+40(FP), R4
-	MOVD  nb+48(FP), R5
-	LSL   $5, R5, R19
-	LSL   $2, R5, R20
-	LSL   $2, R21
-	MOVD  R2, R10
-	ADD   R19, R10, R11
-	ADD   R19, R11, R12
-	ADD   R19, R12, R13
-	FMOVQ (R10), F16
-	FMOVQ (R11), F17
-	FMOVQ (R12), F18
-	FMOVQ (R13), F19
-	VDUP  V16.S[0], V12.S4
-	VDUP  V17.S[0], V13.S4
-	VDUP  V18.S[0], V14.S4
-	VDUP  V19.S[0], V15.S4
+	GEMM_ARGS
+	GEMM4_X(F16, F17, F18, F19, V16, V17, V18, V19, V12, V13, V14, V15)
 
 group:
-	MOVD R3, R14
-	ADD  R20, R14, R15
-	ADD  R20, R15, R16
-	ADD  R20, R16, R17
-	MOVD R5, R9
-	VEOR V0.B16, V0.B16, V0.B16
-	VEOR V1.B16, V1.B16, V1.B16
-	VEOR V2.B16, V2.B16, V2.B16
-	VEOR V3.B16, V3.B16, V3.B16
+	GEMM4_GROUP
 
 block:
 	FMOVQ 8(R1), F24
@@ -165,15 +138,7 @@ block:
 	FADDV(3, 3, 27)
 	BNE   block
 
-	ADD   R21, R0, R22
-	FMOVQ F0, (R0)
-	FMOVQ F1, (R22)
-	ADD   R21, R22
-	FMOVQ F2, (R22)
-	ADD   R21, R22
-	FMOVQ F3, (R22)
-	ADD   $16, R0
-	SUBS  $1, R4
+	GEMM4_STORE
 	BNE   group
 	RET
 
@@ -199,32 +164,14 @@ block:
 // V16,V17 dx   V20-V23 low codes by row   V24-V27 nibbles, then high codes
 // V28 scales   V30 0x88
 TEXT ·q4rowGemm2NEON(SB), NOSPLIT, $0-64
-	MOVD  dst+0(FP), R0
-	MOVD  ldd+8(FP), R21
-	MOVD  w+16(FP), R1
-	MOVD  stride+24(FP), R6
-	MOVD  x+32(FP), R2
-	MOVD  d+40(FP), R3
-	MOVD  groups+48(FP), R4
-	MOVD  nb+56(FP), R5
-	LSL   $5, R5, R19
-	LSL   $2, R5, R20
-	LSL   $2, R21
+	GEMM_ROWS_ARGS
 	VMOVI $0x88, V30.B16
 
 group:
-	MOVD R1, R10
-	ADD  R6, R10, R11
-	ADD  R6, R11, R12
-	ADD  R6, R12, R13
-	ADD  R6<<2, R1, R1
+	GEMM_ROWS_NEXT
 	MOVD R2, R7
 	ADD  R19, R7, R8
-	MOVD R3, R14
-	ADD  R20, R14, R15
-	MOVD R5, R9
-	VEOR V0.B16, V0.B16, V0.B16
-	VEOR V1.B16, V1.B16, V1.B16
+	GEMM2_GROUP
 
 block:
 	FMOVQ 2(R10), F24
@@ -282,10 +229,6 @@ block:
 	FADDV(1, 1, 17)
 	BNE   block
 
-	ADD   R21, R0, R22
-	FMOVQ F0, (R0)
-	FMOVQ F1, (R22)
-	ADD   $16, R0
-	SUBS  $1, R4
+	GEMM2_STORE
 	BNE   group
 	RET

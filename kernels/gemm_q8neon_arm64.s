@@ -4,6 +4,7 @@
 
 #include "textflag.h"
 #include "neon_arm64.h"
+#include "gemm_neon_arm64.h"
 
 // Q8 times several tokens for cores without the dot product instructions. The
 // products are those of matmul_q8neon_arm64.s, with its bounds; the order is made
@@ -83,16 +84,7 @@
 // V24,V25 x of token 0, V28,V29 of token 1   V26,V27 x of a step   V25,V29 dx
 // V30,V31 scales
 TEXT ·q8x8Gemm2NEON(SB), NOSPLIT, $0-56
-	MOVD  dst+0(FP), R0
-	MOVD  ldd+8(FP), R21
-	MOVD  w+16(FP), R1
-	MOVD  x+24(FP), R2
-	MOVD  d+32(FP), R3
-	MOVD  groups+40(FP), R4
-	MOVD  nb+48(FP), R5
-	LSL   $5, R5, R19
-	LSL   $2, R5, R20
-	LSL   $2, R21
+	GEMM_ARGS
 	MOVD  R2, R10
 	ADD   R19, R10, R11
 	FMOVQ (R10), F24
@@ -101,11 +93,7 @@ TEXT ·q8x8Gemm2NEON(SB), NOSPLIT, $0-56
 	VDUP  V28.S[0], V27.S4
 
 group:
-	MOVD R3, R14
-	ADD  R20, R14, R15
-	MOVD R5, R9
-	VEOR V0.B16, V0.B16, V0.B16
-	VEOR V1.B16, V1.B16, V1.B16
+	GEMM2_GROUP
 	VEOR V2.B16, V2.B16, V2.B16
 	VEOR V3.B16, V3.B16, V3.B16
 
@@ -201,39 +189,11 @@ block:
 // V12-V19 int16 products   V20,V21 weights of a step and of the next   V21 scales
 // V24-V27 x of a step   V28-V31 half of x   V16-V19 dx
 TEXT ·q8x4Gemm4NEON(SB), NOSPLIT, $0-56
-	MOVD  dst+0(FP), R0
-	MOVD  ldd+8(FP), R21
-	MOVD  w+16(FP), R1
-	MOVD  x+24(FP), R2
-	MOVD  d+32(FP), R3
-	MOVD  groups+40(FP), R4
-	MOVD  nb+48(FP), R5
-	LSL   $5, R5, R19
-	LSL   $2, R5, R20
-	LSL   $2, R21
-	MOVD  R2, R10
-	ADD   R19, R10, R11
-	ADD   R19, R11, R12
-	ADD   R19, R12, R13
-	FMOVQ (R10), F28
-	FMOVQ (R11), F29
-	FMOVQ (R12), F30
-	FMOVQ (R13), F31
-	VDUP  V28.S[0], V24.S4
-	VDUP  V29.S[0], V25.S4
-	VDUP  V30.S[0], V26.S4
-	VDUP  V31.S[0], V27.S4
+	GEMM_ARGS
+	GEMM4_X(F28, F29, F30, F31, V28, V29, V30, V31, V24, V25, V26, V27)
 
 group:
-	MOVD R3, R14
-	ADD  R20, R14, R15
-	ADD  R20, R15, R16
-	ADD  R20, R16, R17
-	MOVD R5, R9
-	VEOR V0.B16, V0.B16, V0.B16
-	VEOR V1.B16, V1.B16, V1.B16
-	VEOR V2.B16, V2.B16, V2.B16
-	VEOR V3.B16, V3.B16, V3.B16
+	GEMM4_GROUP
 
 block:
 	FMOVQ 8(R1), F20
@@ -265,15 +225,7 @@ block:
 	SCALEADD4(20, 20, 20, 20, 16, 17, 18, 19)
 	BNE   block
 
-	ADD   R21, R0, R22
-	FMOVQ F0, (R0)
-	FMOVQ F1, (R22)
-	ADD   R21, R22
-	FMOVQ F2, (R22)
-	ADD   R21, R22
-	FMOVQ F3, (R22)
-	ADD   $16, R0
-	SUBS  $1, R4
+	GEMM4_STORE
 	BNE   group
 	RET
 
@@ -301,32 +253,14 @@ block:
 // V12-V19 int16 products [half][row]   V20-V27 codes [half][row]
 // V28-V31 x [token][half]   V20 scales
 TEXT ·q8rowGemm2NEON(SB), NOSPLIT, $0-64
-	MOVD  dst+0(FP), R0
-	MOVD  ldd+8(FP), R21
-	MOVD  w+16(FP), R1
-	MOVD  stride+24(FP), R6
-	MOVD  x+32(FP), R2
-	MOVD  d+40(FP), R3
-	MOVD  groups+48(FP), R4
-	MOVD  nb+56(FP), R5
-	LSL   $5, R5, R19
-	LSL   $2, R5, R20
-	LSL   $2, R21
+	GEMM_ROWS_ARGS
 	MOVD  R2, R7
 	ADD   R19, R7, R8
 	FLDPQ (R7), (F28, F29)
 
 group:
-	MOVD R1, R10
-	ADD  R6, R10, R11
-	ADD  R6, R11, R12
-	ADD  R6, R12, R13
-	ADD  R6<<2, R1, R1
-	MOVD R3, R14
-	ADD  R20, R14, R15
-	MOVD R5, R9
-	VEOR V0.B16, V0.B16, V0.B16
-	VEOR V1.B16, V1.B16, V1.B16
+	GEMM_ROWS_NEXT
+	GEMM2_GROUP
 
 block:
 	FMOVQ 2(R10), F20
@@ -393,10 +327,6 @@ block:
 	FADDV(1, 1, 13)
 	BNE   block
 
-	ADD   R21, R0, R22
-	FMOVQ F0, (R0)
-	FMOVQ F1, (R22)
-	ADD   $16, R0
-	SUBS  $1, R4
+	GEMM2_STORE
 	BNE   group
 	RET
