@@ -3,6 +3,7 @@
 //go:build !purego
 
 #include "textflag.h"
+#include "matmul_amd64.h"
 
 // The product with so few tokens that packing the weights first would cost more
 // than it saves: 16 rows by up to 2, 4, 6 or 8 tokens, straight from the layout.
@@ -185,26 +186,6 @@ stored:
 	VINSERTI32X4 $1, X25, Y24, Y24          \
 	VCVTPH2PS    Y24, Z24
 
-#define AHEAD72 \
-	TESTQ      R11, R11        \
-	JZ         fetched         \
-	LEAQ       (SI)(R11*1), AX \
-	PREFETCHT0 (AX)            \
-	PREFETCHT0 64(AX)          \
-	PREFETCHT0 (AX)(R12*1)     \
-	PREFETCHT0 64(AX)(R12*1)   \
-	PREFETCHT0 (AX)(R12*2)     \
-	PREFETCHT0 64(AX)(R12*2)   \
-	PREFETCHT0 (AX)(R13*1)     \
-	PREFETCHT0 64(AX)(R13*1)   \
-fetched:
-
-// Codes 0 to 15: nibbles of low columns in lo, then those of high ones in hi too.
-#define SPLIT(lo, hi) \
-	VPSRLW     $4, lo, hi          \
-	VPTERNLOGD $0x48, Z26, Z27, lo \
-	VPTERNLOGD $0x48, Z26, Z27, hi
-
 #define Q4X4(INIT, STEP, ADD) \
 	FEW_ARGS(72, 2)                                                      \
 	MOVL         $0x08080808, AX                                         \
@@ -214,7 +195,7 @@ fetched:
 group:                                                                   \
 	FEW_ACTS                                                             \
 block:                                                                   \
-	AHEAD72                                                              \
+	QUAD_AHEAD72                                                         \
 	TRANSPOSE(8(SI), 8(SI)(R12*1), 8(SI)(R12*2), 8(SI)(R13*1), Z16, Z17, Z18, Z19) \
 	INIT(BIAS4)                                                          \
 	SCALES4                                                              \
@@ -260,7 +241,7 @@ TEXT ·few6Q4x4VNNI(SB), NOSPLIT, $0-80
 TEXT ·few8Q4x4VNNI(SB), NOSPLIT, $0-80
 	Q4X4(INIT8, STEP8, ADD8)
 
-#define AHEAD272 \
+#define FEW_AHEAD272 \
 	TESTQ      R11, R11         \
 	JZ         fetched          \
 	LEAQ       (SI)(R11*1), AX  \
@@ -277,7 +258,7 @@ TEXT ·few8Q4x4VNNI(SB), NOSPLIT, $0-80
 fetched:
 
 // Step k of two groups, plus 128, and of the tokens.
-#define PAIR(STEP, k, y, z) \
+#define STEP_PAIR(STEP, k, y, z) \
 	VMOVDQU32    (16+32*k)(SI), y                \
 	VINSERTI64X4 $1, (16+32*k)(SI)(R12*1), z, z  \
 	VPXORD       Z26, z, z                       \
@@ -290,19 +271,19 @@ fetched:
 group:                                                 \
 	FEW_ACTS                                           \
 block:                                                 \
-	AHEAD272                                           \
+	FEW_AHEAD272                                       \
 	INIT(BIAS8)                                        \
 	VMOVDQU32    (SI), X24                             \
 	VINSERTI32X4 $1, (SI)(R12*1), Y24, Y24             \
 	VCVTPH2PS    Y24, Z24                              \
-	PAIR(STEP, 0, Y16, Z16)                            \
-	PAIR(STEP, 1, Y17, Z17)                            \
-	PAIR(STEP, 2, Y18, Z18)                            \
-	PAIR(STEP, 3, Y19, Z19)                            \
-	PAIR(STEP, 4, Y20, Z20)                            \
-	PAIR(STEP, 5, Y21, Z21)                            \
-	PAIR(STEP, 6, Y22, Z22)                            \
-	PAIR(STEP, 7, Y23, Z23)                            \
+	STEP_PAIR(STEP, 0, Y16, Z16)                       \
+	STEP_PAIR(STEP, 1, Y17, Z17)                       \
+	STEP_PAIR(STEP, 2, Y18, Z18)                       \
+	STEP_PAIR(STEP, 3, Y19, Z19)                       \
+	STEP_PAIR(STEP, 4, Y20, Z20)                       \
+	STEP_PAIR(STEP, 5, Y21, Z21)                       \
+	STEP_PAIR(STEP, 6, Y22, Z22)                       \
+	STEP_PAIR(STEP, 7, Y23, Z23)                       \
 	ADD                                                \
 	FEW_NEXT(272)                                      \
 	JNZ          block                                 \

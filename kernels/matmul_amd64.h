@@ -212,6 +212,18 @@ fetched:
 	VEXTRACTF128 $1, Y1, (DI)(AX*1)  \
 	ADDQ         $16, DI
 
+// (lo ^ 8) & 15 of the low nibbles to lo, of the high ones to hi: codes plus 8.
+// Z26 0x08 bytes   Z27 0x0f bytes
+#define SPLIT(lo, hi) \
+	VPSRLW     $4, lo, hi          \
+	VPTERNLOGD $0x48, Z26, Z27, lo \
+	VPTERNLOGD $0x48, Z26, Z27, hi
+
+// The same of w.
+#define NIBBLES(w, lo, hi) \
+	VMOVDQU32 w, lo \
+	SPLIT(lo, hi)
+
 // Scales of two groups, at a and b, to y.
 #define SCALES(a, b, x, y) \
 	VMOVQ     a, x    \
@@ -228,3 +240,23 @@ fetched:
 #define HALVE(z, y, tmp) \
 	VEXTRACTI64X4 $1, z, tmp \
 	VPADDD        tmp, y, y
+
+// Four groups' integer sums Z2-Z5 to their rows, times the scales of the weights
+// and of the activations at d, added to the results. Uses Y9-Y14.
+#define QUAD_SUMS(d) \
+	SCALES((SI), (SI)(R12*1), X13, Y13)       \
+	SCALES((SI)(R12*2), (SI)(R13*1), X14, Y14) \
+	VMULPS.BCST d, Y13, Y13 \
+	VMULPS.BCST d, Y14, Y14 \
+	HALVE(Z2, Y2, Y9)       \
+	HALVE(Z3, Y3, Y10)      \
+	HALVE(Z4, Y4, Y11)      \
+	HALVE(Z5, Y5, Y12)      \
+	SUM2(Y2, Y3, Y9)        \
+	SUM2(Y4, Y5, Y11)       \
+	VCVTDQ2PS   Y2, Y2      \
+	VCVTDQ2PS   Y4, Y4      \
+	VMULPS      Y13, Y2, Y2 \
+	VMULPS      Y14, Y4, Y4 \
+	VADDPS      Y2, Y0, Y0  \
+	VADDPS      Y4, Y1, Y1

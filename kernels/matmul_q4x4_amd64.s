@@ -34,13 +34,6 @@
 	VPERMD       Z6, Z29, Z8         \
 	VPSRAD.BCST  $4, (R10)(CX*4), X2
 
-// (w ^ 8) & 15 of the low nibbles to lo, of the high ones to hi.
-#define NIBBLES(w, lo, hi) \
-	VMOVDQU32  w, lo               \
-	VPSRLW     $4, lo, hi          \
-	VPTERNLOGD $0x48, Z26, Z27, lo \
-	VPTERNLOGD $0x48, Z26, Z27, hi
-
 #define BLOCK \
 	ACTS                    \
 	NIBBLES(8(SI), Z4, Z5)  \

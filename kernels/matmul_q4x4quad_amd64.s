@@ -22,12 +22,9 @@
 	VMOVDQU32    ·spread+64(SB), Z29
 
 #define VNNI(w, acc, lo, hi) \
-	VMOVDQU32  w, lo               \
-	VPSRLW     $4, lo, hi          \
-	VPTERNLOGD $0x48, Z26, Z27, lo \
-	VPTERNLOGD $0x48, Z26, Z27, hi \
-	VPDPBUSD   Z7, lo, acc         \
-	VPDPBUSD   Z8, hi, acc
+	NIBBLES(w, lo, hi)    \
+	VPDPBUSD Z7, lo, acc \
+	VPDPBUSD Z8, hi, acc
 
 // func gemvQ4x4QuadVNNI(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32, ahead int)
 //
@@ -57,22 +54,7 @@ block:
 	VNNI(8(SI)(R12*1), Z3, Z11, Z12)
 	VNNI(8(SI)(R12*2), Z4, Z9, Z10)
 	VNNI(8(SI)(R13*1), Z5, Z11, Z12)
-	SCALES((SI), (SI)(R12*1), X13, Y13)
-	SCALES((SI)(R12*2), (SI)(R13*1), X14, Y14)
-	VMULPS.BCST (R9)(CX*4), Y13, Y13
-	VMULPS.BCST (R9)(CX*4), Y14, Y14
-	HALVE(Z2, Y2, Y9)
-	HALVE(Z3, Y3, Y10)
-	HALVE(Z4, Y4, Y11)
-	HALVE(Z5, Y5, Y12)
-	SUM2(Y2, Y3, Y9)
-	SUM2(Y4, Y5, Y11)
-	VCVTDQ2PS   Y2, Y2
-	VCVTDQ2PS   Y4, Y4
-	VMULPS      Y13, Y2, Y2
-	VMULPS      Y14, Y4, Y4
-	VADDPS      Y2, Y0, Y0
-	VADDPS      Y4, Y1, Y1
+	QUAD_SUMS((R9)(CX*4))
 	ADDQ        $32, R8
 	ADDQ        $72, SI
 	INCQ        CX
