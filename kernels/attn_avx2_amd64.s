@@ -3,6 +3,7 @@
 //go:build !purego
 
 #include "textflag.h"
+#include "attn_avx2_amd64.h"
 
 // As attn_amd64.s, with 16 columns in Y12, Y13 and a row of sums in y0, y1.
 
@@ -66,27 +67,6 @@ TEXT ·attnProduct1F16AVX2(SB), NOSPLIT, $0-65
 	VFMADD231PS Y12, Y14, y1 \
 	VFMADD231PS Y12, Y15, y2
 
-#define LOAD2(y0, y1, y2, y3) \
-	VMOVUPS 0(AX), y0  \
-	VMOVUPS 32(AX), y1 \
-	VMOVUPS 64(AX), y2 \
-	VMOVUPS 96(AX), y3 \
-	ADDQ    R13, AX
-
-#define STORE2(y0, y1, y2, y3) \
-	VMOVUPS y0, 0(AX)  \
-	VMOVUPS y1, 32(AX) \
-	VMOVUPS y2, 64(AX) \
-	VMOVUPS y3, 96(AX) \
-	ADDQ    R13, AX
-
-#define NEXT2 \
-	PREFETCHT1 (R15) \
-	ADDQ $64, R15 \
-	ADDQ R10, SI \
-	ADDQ $4, R8  \
-	DECQ CX
-
 // func attnProduct2F16AVX2(c, a *float32, b *uint16, ldc, lda, step, next, rows, k int, add bool, ahead int)
 //
 // attnProduct for 2 groups of columns in binary16 and 1 to 3 rows; ldc, lda, step
@@ -107,21 +87,10 @@ TEXT ·attnProduct2F16AVX2(SB), NOSPLIT, $0-88
 	MOVQ k+64(FP), CX
 	MOVQ ahead+80(FP), R15
 	ADDQ SI, R15
-	ZERO1(Y0, Y1)
-	ZERO1(Y2, Y3)
-	ZERO1(Y4, Y5)
-	ZERO1(Y6, Y7)
-	ZERO1(Y8, Y9)
-	ZERO1(Y10, Y11)
+	ZERO_ROWS2
 	CMPB add+72(FP), $0
 	JEQ  start
-	LOAD2(Y0, Y1, Y2, Y3)
-	CMPQ BX, $2
-	JLT  start
-	LOAD2(Y4, Y5, Y6, Y7)
-	CMPQ BX, $2
-	JEQ  start
-	LOAD2(Y8, Y9, Y10, Y11)
+	LOAD_ROWS2
 
 start:
 	CMPQ BX, $2
@@ -174,14 +143,4 @@ loop1:
 
 store:
 	MOVQ c+0(FP), AX
-	STORE2(Y0, Y1, Y2, Y3)
-	CMPQ BX, $2
-	JLT  done
-	STORE2(Y4, Y5, Y6, Y7)
-	CMPQ BX, $2
-	JEQ  done
-	STORE2(Y8, Y9, Y10, Y11)
-
-done:
-	VZEROUPPER
-	RET
+	STORE_ROWS2

@@ -3,11 +3,11 @@
 //go:build !purego
 
 #include "textflag.h"
+#include "attn_avx2_amd64.h"
 
-// Products with 32 columns in int8 and up to three rows: a row of sums is y0-y3.
-// Two times eight columns are in Y12 and Y13, their scales float32 at R12; Y14 is
-// a value of a row of a. 64 bytes a step, from ahead bytes after b on, are fetched
-// to the second cache.
+// Products as in attn_avx2_amd64.h in int8. Two times eight columns are in Y12 and
+// Y13, their scales float32 at R12; Y14 is a value of a row of a. What is fetched is
+// from ahead bytes after b on.
 
 #define SIXTEEN(at, mul0, mul1) \
 	VPMOVSXBD at(SI), Y12    \
@@ -27,7 +27,7 @@
 	ROW((R8), Y0, Y1) \
 	TWO               \
 	ROW((R8), Y2, Y3) \
-	NEXT
+	NEXT2
 
 #define ROWS2 \
 	ONE                     \
@@ -36,7 +36,7 @@
 	TWO                     \
 	ROW((R8), Y2, Y3)       \
 	ROW((R8)(DX*1), Y6, Y7) \
-	NEXT
+	NEXT2
 
 #define ROWS3 \
 	ONE                       \
@@ -47,34 +47,7 @@
 	ROW((R8), Y2, Y3)         \
 	ROW((R8)(DX*1), Y6, Y7)   \
 	ROW((R8)(DX*2), Y10, Y11) \
-	NEXT
-
-#define NEXT \
-	PREFETCHT1 (R15)    \
-	ADDQ       $64, R15 \
-	ADDQ       R10, SI  \
-	ADDQ       $4, R8   \
-	DECQ       CX
-
-#define LOAD(y0, y1, y2, y3) \
-	VMOVUPS 0(AX), y0  \
-	VMOVUPS 32(AX), y1 \
-	VMOVUPS 64(AX), y2 \
-	VMOVUPS 96(AX), y3 \
-	ADDQ    R13, AX
-
-#define STORE(y0, y1, y2, y3) \
-	VMOVUPS y0, 0(AX)  \
-	VMOVUPS y1, 32(AX) \
-	VMOVUPS y2, 64(AX) \
-	VMOVUPS y3, 96(AX) \
-	ADDQ    R13, AX
-
-#define ZERO(y0, y1, y2, y3) \
-	VXORPS y0, y0, y0 \
-	VXORPS y1, y1, y1 \
-	VXORPS y2, y2, y2 \
-	VXORPS y3, y3, y3
+	NEXT2
 
 #define BEGIN \
 	MOVQ c+0(FP), AX       \
@@ -82,21 +55,7 @@
 	MOVQ b+16(FP), SI      \
 	MOVQ ldc+24(FP), R13   \
 	MOVQ lda+32(FP), DX    \
-	ZERO(Y0, Y1, Y2, Y3)   \
-	ZERO(Y4, Y5, Y6, Y7)   \
-	ZERO(Y8, Y9, Y10, Y11)
-
-#define END \
-	STORE(Y0, Y1, Y2, Y3)   \
-	CMPQ BX, $2             \
-	JLT  done               \
-	STORE(Y4, Y5, Y6, Y7)   \
-	CMPQ BX, $2             \
-	JEQ  done               \
-	STORE(Y8, Y9, Y10, Y11) \
-done:                    \
-	VZEROUPPER              \
-	RET
+	ZERO_ROWS2
 
 #define ONE SIXTEEN(0, (R12), 32(R12))
 #define TWO SIXTEEN(16, 64(R12), 96(R12))
@@ -145,7 +104,7 @@ next:
 	ADDQ  $256, R12
 	TESTQ R9, R9
 	JNZ   block
-	END
+	STORE_ROWS2
 
 // A position has one scale for the columns, in Y15; R11 goes on to the next.
 #undef ONE
@@ -173,13 +132,7 @@ TEXT ·attnValuesInt8AVX2(SB), NOSPLIT, $0-96
 	ADDQ SI, R15
 	CMPB add+64(FP), $0
 	JEQ  start
-	LOAD(Y0, Y1, Y2, Y3)
-	CMPQ BX, $2
-	JLT  start
-	LOAD(Y4, Y5, Y6, Y7)
-	CMPQ BX, $2
-	JEQ  start
-	LOAD(Y8, Y9, Y10, Y11)
+	LOAD_ROWS2
 
 start:
 	MOVQ c+0(FP), AX
@@ -202,4 +155,4 @@ loop1:
 	JNZ loop1
 
 store:
-	END
+	STORE_ROWS2
