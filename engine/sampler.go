@@ -37,7 +37,6 @@ type sampler struct {
 	listed []int32     // those, in no order; room for all
 	cand   []candidate // [vocab] scratch
 	most   []float32   // [vocab/kernels.MaxBlock, rounded up] the largest logit of each block
-	heap   []float32   // the same size: scratch of top
 }
 
 // shareBlock is how many probabilities are computed at once.
@@ -52,10 +51,9 @@ type candidate struct {
 const seedStream = 0x77696e64686f7665
 
 func newSampler(vocab int) *sampler {
-	blocks := maxBlocks(vocab)
 	return &sampler{
 		seen: make([]bool, vocab), listed: make([]int32, 0, vocab), cand: make([]candidate, vocab),
-		most: make([]float32, blocks), heap: make([]float32, 0, blocks),
+		most: make([]float32, maxBlocks(vocab)),
 	}
 }
 
@@ -63,7 +61,7 @@ func newSampler(vocab int) *sampler {
 func maxBlocks(n int) int { return (n + kernels.MaxBlock - 1) / kernels.MaxBlock }
 
 // samplerBytes is about what newSampler allocates.
-func samplerBytes(vocab int) int64 { return int64(vocab) * (1 + 4 + 8 + 8/kernels.MaxBlock) }
+func samplerBytes(vocab int) int64 { return int64(vocab)*(1+4+8) + 4*int64(maxBlocks(vocab)) }
 
 // check refuses options that mean nothing.
 func (o *Sampling) check() error {
@@ -311,9 +309,7 @@ func (s *sampler) top(logits []float32, k int) []candidate {
 				heap = append(heap, c)
 			case len(heap) == k-1:
 				heap = append(heap, c)
-				for i := k/2 - 1; i >= 0; i-- {
-					sift(heap, i)
-				}
+				heapify(heap)
 			case c.better(heap[0]):
 				heap[0] = c
 				sift(heap, 0)
@@ -333,39 +329,29 @@ func (s *sampler) bound(k int) float32 {
 	if k > len(s.most) {
 		return float32(math.Inf(-1))
 	}
-	heap := append(s.heap[:0], s.most[:k]...)
-	for i := k/2 - 1; i >= 0; i-- {
-		sink(heap, i)
+	heap := s.cand[:k]
+	for b, l := range s.most[:k] {
+		heap[b] = candidate{l, int32(b)}
 	}
-	for _, l := range s.most[k:] {
-		if l > heap[0] {
-			heap[0] = l
-			sink(heap, 0)
+	heapify(heap)
+	for b, l := range s.most[k:] {
+		if l > heap[0].logit {
+			heap[0] = candidate{l, int32(k + b)}
+			sift(heap, 0)
 		}
 	}
-	return heap[0]
-}
-
-// sink moves heap[i] down until no child is smaller.
-func sink(heap []float32, i int) {
-	for {
-		child := 2*i + 1
-		if child >= len(heap) {
-			return
-		}
-		if child+1 < len(heap) && heap[child+1] < heap[child] {
-			child++
-		}
-		if heap[i] <= heap[child] {
-			return
-		}
-		heap[i], heap[child] = heap[child], heap[i]
-		i = child
-	}
+	return heap[0].logit
 }
 
 func (c candidate) better(than candidate) bool {
 	return c.logit > than.logit || c.logit == than.logit && c.id < than.id
+}
+
+// heapify puts the worst on top.
+func heapify(heap []candidate) {
+	for i := len(heap)/2 - 1; i >= 0; i-- {
+		sift(heap, i)
+	}
 }
 
 // sift moves heap[i] down until no child is worse than it.
