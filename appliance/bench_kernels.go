@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/binary"
 	"math"
-	"slices"
 	"sync/atomic"
 
 	"windhover/kernels"
@@ -80,7 +79,7 @@ func (b *bench) kernel(ctx context.Context, m kernels.Matrix, n int) error {
 	cached.Data = m.Data[:len(m.Data)/m.Rows*s.Cached]
 	err := b.withPool(n, func(pool *kernels.Pool) error {
 		b.doing("%v, %s", m.Layout, threads(n))
-		one, err := newStream(m, n, b.aheadOf(n), &b.stop)
+		one, err := newStream(m, n, b.readOf(n).ahead, &b.stop)
 		if err != nil {
 			return err
 		}
@@ -115,8 +114,7 @@ func speedOf(rounds [][]float64, amount, other float64) (speed, ratio float64) {
 		speeds[i] = amount / round[0] / 1e9
 		ratios[i] = amount / round[0] / (other / round[1])
 	}
-	slices.Sort(ratios)
-	return goodSpeed(speeds), ratios[len(ratios)/2]
+	return goodSpeed(speeds), median(ratios)
 }
 
 // implementation is what the kernels use for an operation.

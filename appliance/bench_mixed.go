@@ -106,11 +106,10 @@ func (b *bench) mixedShape(ctx context.Context, s *MixedSpeed, row []byte) error
 	for i, round := range rounds {
 		s8, s4, ratios[i] = min(s8, round[0]), min(s4, round[1]), round[1]/round[0]
 	}
-	slices.Sort(ratios)
 	ops, bytes := 2*float64(s.Rows)*float64(s.Cols), float64(len(row))
 	s.MS8x8, s.GFLOPS8x8, s.GBs8x8 = s8*1e3, round1(ops/s8/1e9), round2(bytes/s8/1e9)
 	s.MS4x4, s.GFLOPS4x4, s.GBs4x4 = s4*1e3, round1(ops/s4/1e9), round2(bytes/s4/1e9)
-	s.Ratio, s.Identical = round2(ratios[len(ratios)/2]), slices.Equal(lay[0].task.dst, lay[1].task.dst)
+	s.Ratio, s.Identical = round2(median(ratios)), slices.Equal(lay[0].task.dst, lay[1].task.dst)
 	return nil
 }
 

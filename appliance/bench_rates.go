@@ -124,8 +124,7 @@ func (r *runner) walk(ctx context.Context) error {
 
 func (r *runner) prefillSpeed(tokens int) *PrefillSpeed {
 	runs := r.prefill[tokens]
-	slices.Sort(runs)
-	rate := float64(tokens) / runs[len(runs)/2].Seconds()
+	rate := float64(tokens) / median(runs).Seconds()
 	c := r.info.Config
 	layer := 2*c.Dim*c.QO() + 2*c.Dim*c.KO() + 3*c.Dim*c.FFN
 	s := &PrefillSpeed{Mode: r.info.Family, Threads: r.info.Threads, Tokens: tokens, TokS: round1(rate),
@@ -159,11 +158,10 @@ func (r *runner) decode(ctx context.Context, text []int32, depth int) (DecodeSpe
 		}
 		rates = append(rates, res.Timing.DecodeTPS)
 	}
-	slices.Sort(rates)
-	rate := rates[len(rates)/2]
+	rate := median(rates)
 	gbs := rate * float64(r.weights) / 1e9
 	s := DecodeSpeed{Mode: r.info.Family, Threads: r.info.Threads, Context: depth, TokS: round1(rate), GBs: round2(gbs), Tokens: n}
-	if read := r.readOf(s.Threads); read > 0 {
+	if read := r.readOf(s.Threads).GBs; read > 0 {
 		s.OfRead = round2(gbs / read)
 	}
 	return s, nil

@@ -3,6 +3,7 @@
 package appliance
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -105,24 +106,19 @@ func goodSpeed(speeds []float64) float64 {
 	return list[len(list)*9/10]
 }
 
-// readOf is the bandwidth measured with n threads, 0 if it was not.
-func (b *bench) readOf(n int) float64 {
-	for _, r := range b.report.Read {
-		if r.Threads == n {
-			return r.GBs
-		}
-	}
-	return 0
+func median[T cmp.Ordered](list []T) T {
+	s := slices.Sorted(slices.Values(list))
+	return s[len(s)/2]
 }
 
-// aheadOf is the prefetch distance with which n threads read fastest.
-func (b *bench) aheadOf(n int) int {
+// readOf is what was measured with n threads, nothing if it was not.
+func (b *bench) readOf(n int) ReadSpeed {
 	for _, r := range b.report.Read {
 		if r.Threads == n {
-			return r.ahead
+			return r
 		}
 	}
-	return 0
+	return ReadSpeed{}
 }
 
 // readTask sums the words of data; the sums keep the loads from being dropped,

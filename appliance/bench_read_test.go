@@ -113,11 +113,6 @@ func TestReadLoopAgainstC(t *testing.T) {
 	}
 }
 
-func median(list []float64) float64 {
-	s := slices.Sorted(slices.Values(list))
-	return s[len(s)/2]
-}
-
 // startCLoop starts the C loop with its own memory; each call of the result is
 // one pass, in GB/s.
 func startCLoop(t *testing.T, bin string, threads int) func() float64 {
