@@ -86,12 +86,17 @@ func threadSwitches(tid int) (s switches) {
 // pinThread binds the calling thread, which must be locked to its goroutine, and
 // reads the mask back.
 func pinThread(cpu int) error {
-	var set unix.CPUSet
-	set.Set(cpu)
-	if err := unix.SchedSetaffinity(0, &set); err != nil {
+	if err := setCPU(0, cpu); err != nil {
 		return fmt.Errorf("kernels: pin a worker to CPU %d: %w", cpu, err)
 	}
 	return checkThread(0, cpu)
+}
+
+// setCPU binds a thread of this process, 0 the calling one.
+func setCPU(tid, cpu int) error {
+	var set unix.CPUSet
+	set.Set(cpu)
+	return unix.SchedSetaffinity(tid, &set)
 }
 
 func checkThread(tid, cpu int) error {

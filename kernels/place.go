@@ -69,13 +69,6 @@ func (p *Pool) swap(i int) {
 	p.cpus[0], p.cpus[i] = p.cpus[i], p.cpus[0]
 }
 
-// setCPU binds a thread of this process.
-func setCPU(tid, cpu int) error {
-	var set unix.CPUSet
-	set.Set(cpu)
-	return unix.SchedSetaffinity(tid, &set)
-}
-
 // threadTime is the CPU time that a thread of this process has had, 0 if it is
 // not there.
 func threadTime(tid int) time.Duration {
