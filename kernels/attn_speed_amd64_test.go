@@ -7,7 +7,6 @@ package kernels
 import (
 	"encoding/binary"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -43,7 +42,7 @@ func BenchmarkAttentionStream(b *testing.B) {
 						tile.SetQuery(r, x, 0.1)
 					}
 					eachAttention(b, func(b *testing.B) {
-						var read, att, ratio []float64
+						var read, att []float64
 						for range b.N {
 							for at := 0; at < size; at += piece {
 								t0 := time.Now()
@@ -62,18 +61,10 @@ func BenchmarkAttentionStream(b *testing.B) {
 								t2 := time.Now()
 								read = append(read, piece/t1.Sub(t0).Seconds()/1e9)
 								att = append(att, float64(blocks*2*half)/t2.Sub(t1).Seconds()/1e9)
-								ratio = append(ratio, att[len(att)-1]/read[len(read)-1])
 							}
 						}
-						slices.Sort(read)
-						slices.Sort(att)
-						slices.Sort(ratio)
-						n := len(att)
-						b.ReportMetric(att[n/2], "GB/s")
-						b.ReportMetric(ratio[n/2], "of-read")
-						b.ReportMetric(att[n-1]/read[n-1], "best-of-read")
-						b.ReportMetric(att[n/2]*1e3/float64(2*half/AttnBlock), "positions/us")
-						b.ReportMetric(0, "ns/op")
+						gbs := reportStream(b, read, att)
+						b.ReportMetric(gbs*1e3/float64(2*half/AttnBlock), "positions/us")
 					})
 				})
 			}

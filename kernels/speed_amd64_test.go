@@ -85,7 +85,7 @@ func stream(b *testing.B, data []byte, l Layout, cols, tokens int) {
 	each(b, func(b *testing.B) {
 		a := NewActs(tokens, cols)
 		a.Quantize(randFloats(newRand(1), tokens*cols, "normal"), tokens)
-		var read, mul, ratio []float64
+		var read, mul []float64
 		for range b.N {
 			for at := 0; at < streamSize; at += streamPiece {
 				t0 := time.Now()
@@ -97,18 +97,25 @@ func stream(b *testing.B, data []byte, l Layout, cols, tokens int) {
 				t2 := time.Now()
 				read = append(read, streamPiece/t1.Sub(t0).Seconds()/1e9)
 				mul = append(mul, float64(len(m.Data))/t2.Sub(t1).Seconds()/1e9)
-				ratio = append(ratio, mul[len(mul)-1]/read[len(read)-1])
 			}
 		}
-		slices.Sort(read)
-		slices.Sort(mul)
-		slices.Sort(ratio)
-		n := len(mul)
-		b.ReportMetric(mul[n/2], "GB/s")
-		b.ReportMetric(ratio[n/2], "of-read")
-		b.ReportMetric(mul[n-1]/read[n-1], "best-of-read")
-		b.ReportMetric(0, "ns/op")
+		reportStream(b, read, mul)
 	})
+}
+
+// reportStream reports GB/s of some work and of reading, which took turns; the
+// median of the work's.
+func reportStream(b *testing.B, read, work []float64) float64 {
+	ratio := make([]float64, len(work))
+	for i := range work {
+		ratio[i] = work[i] / read[i]
+	}
+	gbs := middle(work)
+	b.ReportMetric(gbs, "GB/s")
+	b.ReportMetric(middle(ratio), "of-read")
+	b.ReportMetric(slices.Max(work)/slices.Max(read), "best-of-read")
+	b.ReportMetric(0, "ns/op")
+	return gbs
 }
 
 // BenchmarkTokens multiplies 1024 x 1024 weights, that stay in the second cache,

@@ -80,14 +80,7 @@ func TestDecodeLikeReference(t *testing.T) {
 	for _, want := range files {
 		path := strings.TrimSuffix(want, ".png")
 		t.Run(filepath.Base(path), func(t *testing.T) {
-			data, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			m, err := Decode(bytes.NewReader(data), Limits{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := decodeFile(t, path)
 			mostOK, meanOK := 0, 0.0
 			name := filepath.Base(path)
 			if strings.HasSuffix(name, ".jpg") || strings.Contains(name, "lossy") || name == "exif8.webp" {
