@@ -37,6 +37,7 @@ var allowed = map[string][]string{
 	},
 	"internal/testmodel": {"vqf", "kernels"},
 	"internal/testsm2":   {},
+	"scripts/plot-speed": {},
 }
 
 // TestImportDirection parses the module in this process on purpose: what a child

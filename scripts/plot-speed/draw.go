@@ -1,264 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build ignore
-
-// Plot-speed draws what `windhover bench --json` and llama.cpp's `llama-bench -o
-// json` measured, as SVG files: for each model tokens a second by context, and by
-// length of the prompt, with a panel for each number of threads.
-//
-//	windhover bench --shape qwen3-0.6b --mode q8 --prompt 512,2048,8192 --context 0,2048,8192 --json >perf/q8.json
-//	llama-bench -m 0.6b-q8_0.gguf -p 512,2048,8192 -n 0 -t 1,2 -o json >perf/prompt.json
-//	llama-bench -m 0.6b-q8_0.gguf -p 0 -n 32 -d 0,2048,8192 -t 1,2 -o json >perf/context.json
-//	go run scripts/plot-speed.go -o docs/perf perf ik_llama.cpp=other/*.json
-//
-// NAME= before a file or a directory names the engine of what llama-bench measured
-// there. Models go together that have the same name (llama-bench's "qwen3 0.6B" is
-// qwen3-0.6b); -model gives all the same. Of several figures for one point the
-// median is drawn. The dotted line is what bench found to be the limit: reading the
-// weights at the speed of memory, calculating at the CPU's integer peak.
 package main
 
 import (
-	"encoding/json"
-	"flag"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 )
-
-const (
-	decode  = "decode"
-	prefill = "prefill"
-)
-
-// A point is one measurement.
-type point struct {
-	model, kind    string
-	engine, format string
-	threads, x     int
-	tokS           float64
-}
-
-// A limit is what tok/s cannot exceed.
-type limit struct {
-	model, kind, format string
-	threads             int
-	tokS                float64
-}
-
-type data struct {
-	points []point
-	limits []limit
-}
-
-// report is what is used of `windhover bench --json`.
-type report struct {
-	Read []struct {
-		Threads int     `json:"threads"`
-		GBs     float64 `json:"gb_s"`
-	} `json:"read_gb_s"`
-	Model *struct {
-		Path     string `json:"path"`
-		KV       string `json:"kv"`
-		Families []struct {
-			Family  string `json:"family"`
-			Weights int64  `json:"weight_bytes"`
-		} `json:"families"`
-	} `json:"model"`
-	Decode []struct {
-		Mode    string  `json:"mode"`
-		Threads int     `json:"threads"`
-		Context int     `json:"context"`
-		TokS    float64 `json:"tok_s"`
-	} `json:"decode"`
-	Prefill []struct {
-		Mode    string  `json:"mode"`
-		Threads int     `json:"threads"`
-		Tokens  int     `json:"tokens"`
-		TokS    float64 `json:"tok_s"`
-		GOPS    float64 `json:"gops"`
-	} `json:"prefill"`
-	Peak []struct {
-		Threads int     `json:"threads"`
-		Int8    float64 `json:"int8_gops"`
-	} `json:"peak"`
-}
-
-// run is one entry of `llama-bench -o json`.
-type run struct {
-	Type    string  `json:"model_type"`
-	Threads int     `json:"n_threads"`
-	Prompt  int     `json:"n_prompt"`
-	Gen     int     `json:"n_gen"`
-	Depth   int     `json:"n_depth"`
-	TypeK   string  `json:"type_k"`
-	TokS    float64 `json:"avg_ts"`
-}
-
-func main() {
-	out := flag.String("o", ".", "directory for the SVG files")
-	model := flag.String("model", "", "name of the model of all files")
-	flag.Parse()
-	if flag.NArg() == 0 {
-		flag.Usage()
-		os.Exit(2)
-	}
-	if err := plot(*out, *model, flag.Args()); err != nil {
-		fmt.Fprintln(os.Stderr, "plot-speed:", err)
-		os.Exit(1)
-	}
-}
-
-func plot(out, model string, args []string) error {
-	var d data
-	for _, arg := range args {
-		engine := "llama.cpp"
-		if name, rest, ok := strings.Cut(arg, "="); ok {
-			engine, arg = name, rest
-		}
-		files := []string{arg}
-		if fi, err := os.Stat(arg); err != nil {
-			return err
-		} else if fi.IsDir() {
-			files, _ = filepath.Glob(filepath.Join(arg, "*.json")) // the pattern is good
-		}
-		for _, file := range files {
-			if err := d.read(file, engine, model); err != nil {
-				return fmt.Errorf("%s: %w", file, err)
-			}
-		}
-	}
-	if len(d.points) == 0 {
-		return fmt.Errorf("no token rates in %s", strings.Join(args, " "))
-	}
-	if err := os.MkdirAll(out, 0o755); err != nil {
-		return err
-	}
-	for _, name := range unique(d.points, func(p point) string { return p.model }) {
-		for _, kind := range []string{decode, prefill} {
-			c := chart{kind: kind, model: name}
-			for _, p := range d.points {
-				if p.model == name && p.kind == kind {
-					c.points = append(c.points, p)
-				}
-			}
-			for _, l := range d.limits {
-				if l.model == name && l.kind == kind {
-					c.limits = append(c.limits, l)
-				}
-			}
-			if len(c.points) == 0 {
-				continue
-			}
-			path := filepath.Join(out, strings.ReplaceAll(name, "/", "-")+"-"+kind+".svg")
-			svg := c.draw()
-			if err := os.WriteFile(path, []byte(svg), 0o644); err != nil {
-				return err
-			}
-			fmt.Printf("%s: %d points, %d bytes\n", path, len(c.points), len(svg))
-		}
-	}
-	return nil
-}
-
-// read takes a file of either kind.
-func (d *data) read(path, engine, model string) error {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	if strings.HasPrefix(strings.TrimSpace(string(b)), "[") {
-		var runs []run
-		if err := json.Unmarshal(b, &runs); err != nil {
-			return fmt.Errorf("not of llama-bench -o json: %w", err)
-		}
-		d.llama(runs, engine, model)
-		return nil
-	}
-	var r report
-	if err := json.Unmarshal(b, &r); err != nil {
-		return fmt.Errorf("not of windhover bench --json: %w", err)
-	}
-	d.windhover(&r, model)
-	return nil
-}
-
-func (d *data) llama(runs []run, engine, model string) {
-	for _, r := range runs {
-		name, format := r.Type, ""
-		if i := strings.LastIndexByte(r.Type, ' '); i >= 0 {
-			name, format = r.Type[:i], strings.TrimSuffix(strings.ToLower(r.Type[i+1:]), "_0")
-		}
-		if r.TypeK != "" && r.TypeK != "f16" {
-			format += ", kv " + r.TypeK
-		}
-		p := point{model: named(strings.ReplaceAll(strings.ToLower(name), " ", "-"), model), engine: engine, format: format, threads: r.Threads, tokS: r.TokS}
-		switch {
-		case r.Gen > 0 && r.Prompt == 0:
-			p.kind, p.x = decode, r.Depth
-		case r.Gen == 0 && r.Prompt > 0 && r.Depth == 0:
-			p.kind, p.x = prefill, r.Prompt
-		default:
-			continue // both at once, or a prompt behind another: no point of these plots
-		}
-		d.points = append(d.points, p)
-	}
-}
-
-func (d *data) windhover(r *report, model string) {
-	if r.Model == nil {
-		return
-	}
-	name := named(strings.TrimSuffix(filepath.Base(r.Model.Path), ".vqf"), model)
-	kv := ""
-	if r.Model.KV != "" && r.Model.KV != "f16" {
-		kv = ", kv " + r.Model.KV
-	}
-	for _, s := range r.Decode {
-		d.points = append(d.points, point{name, decode, "windhover", s.Mode + kv, s.Threads, s.Context, s.TokS})
-	}
-	for _, s := range r.Prefill {
-		d.points = append(d.points, point{name, prefill, "windhover", s.Mode + kv, s.Threads, s.Tokens, s.TokS})
-		for _, peak := range r.Peak {
-			if peak.Threads == s.Threads && s.GOPS > 0 { // the same for every length but for rounding
-				d.limits = append(d.limits, limit{name, prefill, "", s.Threads, peak.Int8 / s.GOPS * s.TokS})
-			}
-		}
-	}
-	for _, f := range r.Model.Families {
-		for _, read := range r.Read {
-			if f.Weights > 0 {
-				d.limits = append(d.limits, limit{name, decode, f.Family, read.Threads, read.GBs * 1e9 / float64(f.Weights)})
-			}
-		}
-	}
-}
-
-func named(found, given string) string {
-	if given != "" {
-		return given
-	}
-	return found
-}
-
-// unique are the values of key, in order of appearance.
-func unique[T any, K comparable](list []T, key func(T) K) []K {
-	var out []K
-	for _, v := range list {
-		if k := key(v); !slices.Contains(out, k) {
-			out = append(out, k)
-		}
-	}
-	return out
-}
-
-func median(list []float64) float64 {
-	slices.Sort(list)
-	return list[len(list)/2]
-}
 
 // A chart is one file.
 type chart struct {
@@ -491,4 +240,20 @@ func short(n int) string {
 
 func escape(s string) string {
 	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;").Replace(s)
+}
+
+// unique are the values of key, in order of appearance.
+func unique[T any, K comparable](list []T, key func(T) K) []K {
+	var out []K
+	for _, v := range list {
+		if k := key(v); !slices.Contains(out, k) {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+func median(list []float64) float64 {
+	slices.Sort(list)
+	return list[len(list)/2]
 }
