@@ -25,6 +25,7 @@ var allowed = map[string][]string{
 	"vqf/safetensors":  {},
 	"control":          {},
 	"control/broker":   {},
+	"control/ota":      {"control"},
 	"engine/jinja":     {},
 	"engine/tokenizer": {"engine/jinja"},
 	"engine/vision":    {"kernels", "vqf"},
