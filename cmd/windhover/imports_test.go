@@ -31,6 +31,7 @@ var allowed = map[string][]string{
 	"engine/vision":    {"kernels", "vqf"},
 	"engine":           {"kernels", "vqf", "vqf/seal", "engine/tokenizer"},
 	"vqf/convert":      {"vqf", "vqf/seal", "vqf/gguf", "vqf/safetensors", "kernels", "engine/tokenizer"},
+	"appliance/disk":   {},
 	"appliance":        {"engine", "engine/tokenizer", "control", "control/broker", "vqf", "vqf/seal", "vqf/convert", "kernels"},
 	"cmd/windhover": {
 		"appliance", "engine", "engine/tokenizer", "control", "control/broker",
@@ -38,6 +39,7 @@ var allowed = map[string][]string{
 	},
 	"internal/testmodel": {"vqf", "kernels"},
 	"internal/testsm2":   {},
+	"internal/testdisk":  {"appliance/disk"},
 	"scripts/plot-speed": {},
 }
 
