@@ -32,6 +32,7 @@ var allowed = map[string][]string{
 	"engine":           {"kernels", "vqf", "vqf/seal", "engine/tokenizer"},
 	"vqf/convert":      {"vqf", "vqf/seal", "vqf/gguf", "vqf/safetensors", "kernels", "engine/tokenizer"},
 	"appliance/disk":   {},
+	"appliance/fetch":  {"control", "control/ota", "appliance/disk"},
 	"appliance":        {"engine", "engine/tokenizer", "control", "control/broker", "vqf", "vqf/seal", "vqf/convert", "kernels"},
 	"cmd/windhover": {
 		"appliance", "engine", "engine/tokenizer", "control", "control/broker",
