@@ -22,7 +22,7 @@ const page = 512
 // Disk is a disk in memory. Directories are there as soon as they are named. The zero
 // value is an empty one without limits.
 type Disk struct {
-	Capacity int64 // bytes; 0: no limit
+	Capacity int64 // bytes; 0: no limit. While the disk is used Resize sets it
 
 	mu      sync.Mutex
 	names   map[string]*node // as a program sees them
@@ -125,6 +125,13 @@ func (d *Disk) Get(path string) []byte {
 		return nil
 	}
 	return append([]byte{}, n.data...)
+}
+
+// Resize gives the disk another capacity.
+func (d *Disk) Resize(capacity int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.Capacity = capacity
 }
 
 // Mode is that of a file, 0 if there is none.

@@ -109,6 +109,9 @@ func (f *Faults) do(what, path string, whole, half func() error) error {
 	return whole()
 }
 
+// Die ends the program between two changes: no later one is made.
+func (f *Faults) Die() { f.ended = true }
+
 func (f *Faults) end() {
 	f.ended = true
 	if f.End != nil {
