@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"windhover/appliance/disk"
@@ -44,7 +45,9 @@ type Machine struct {
 	store Store
 	box   Box
 
+	mu    sync.Mutex // guards state, which Run's goroutine alone sets
 	state State
+
 	steps []Run   // waiting
 	again []Event // likewise, for the end of the pause
 	dirty bool    // the state on the disk is an older one
@@ -64,8 +67,12 @@ func Open(store Store, box Box) (*Machine, error) {
 	return &Machine{store: store, box: box, state: state}, nil
 }
 
-// State is a copy of what is remembered. It is not to be called while Run runs.
-func (m *Machine) State() State { return m.state.clone() }
+// State is a copy of what is remembered; documents are judged by its Memory.
+func (m *Machine) State() State {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.state.clone()
+}
 
 // Run starts with Boot and carries out what follows from it and from events, until the
 // context ends or, if idle says so, nothing is left to do. An update that is cut off by
@@ -153,7 +160,9 @@ func (m *Machine) handle(e Event) {
 			m.box.Report(a)
 		}
 	}
+	m.mu.Lock()
 	m.state = next
+	m.mu.Unlock()
 	m.collect()
 	for _, e := range then {
 		m.handle(e)

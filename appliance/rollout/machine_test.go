@@ -147,6 +147,30 @@ func TestAskedMeanwhile(t *testing.T) {
 	})
 }
 
+// A roll-out is taken back while it is under way: the version before serves at once,
+// nothing is condemned, and the floor is not raised.
+func TestTakenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, phase := range []rollout.Phase{rollout.Download, rollout.Load, rollout.Observe} {
+			old, fresh := newRelease(13), newRelease(14)
+			d := world(t, old)
+			b, events, end := running(t, d, phase, old, fresh)
+			events <- fresh.want(42)
+			synctest.Wait()
+			events <- old.want(43)
+			synctest.Wait()
+			if r := b.last(); r.Status != rollout.Succeeded || r.Rev != 43 || b.serving != old.SHA256 {
+				t.Errorf("%s: %+v, %s serves", phase, r, b.serving)
+			}
+			end()
+			s := load(t, d)
+			if m := s.Models[name]; s.Running() || m.Current.SHA256 != old.SHA256 || m.Next != nil || len(m.Refused) != 0 || s.Memory.Floors[name] != 13 {
+				t.Errorf("%s: %+v, floor %d", phase, m, s.Memory.Floors[name])
+			}
+		}
+	})
+}
+
 // What waits for the end of a trial begins after a start too.
 func TestAskedMeanwhileAndRestarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -183,6 +183,7 @@ func (m *Slot) forward(v Version) {
 	if m.Previous != nil {
 		m.Kept = append([]Version{*m.Previous}, m.Kept...)
 	}
+	m.Kept = slices.DeleteFunc(m.Kept, func(k Version) bool { return k.SHA256 == v.SHA256 })
 	m.Previous, m.Current = m.Current, &v
 	m.Tentative, m.BootsLeft = true, trialBoots
 }

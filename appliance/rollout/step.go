@@ -3,6 +3,7 @@
 package rollout
 
 import (
+	"maps"
 	"slices"
 
 	"windhover/control"
@@ -76,11 +77,20 @@ func (t *turn) report(name string, u *Update, r Report) {
 	t.add(r)
 }
 
-// merge takes over what is to be remembered of documents. Floors never fall: a
-// document may have been judged by a memory that is older than a commit.
+// merge takes over what is to be remembered of documents. Nothing in it falls: a
+// document may have been judged by a memory that is older than this one.
 func merge(have, next ota.Memory) ota.Memory {
 	for name, floor := range have.Floors {
 		next = next.Raise(name, floor)
+	}
+	next.Targets = maps.Clone(next.Targets)
+	for target, seen := range have.Targets {
+		if next.Targets == nil {
+			next.Targets = map[string]ota.Seen{}
+		}
+		if seen.Rev > next.Targets[target].Rev {
+			next.Targets[target] = seen
+		}
 	}
 	if have.Time.After(next.Time) {
 		next.Time = have.Time
@@ -108,7 +118,17 @@ func (t *turn) wanted(e Want) {
 		reject(control.Errorf(control.HealthCheckFailed, "version %s was tried and refused: %s", u.Version.Version, code))
 		return
 	}
-	switch is := m.Update; {
+	before := m.Current // what served before the update under way
+	if m.Tentative {
+		before = m.Previous
+	}
+	is := m.Update
+	if is != nil && is.SHA256 != u.SHA256 && before != nil && before.SHA256 == u.SHA256 {
+		// A roll-out is taken back: at once, and not after a trial that would raise the floor.
+		t.cancel(e.Model)
+		is = nil
+	}
+	switch {
 	case is != nil && is.SHA256 == u.SHA256: // by a later document
 		u.Tries, u.phase = is.Tries, is.phase
 		m.Update, m.Next, t.save = &u, nil, true
@@ -118,8 +138,7 @@ func (t *turn) wanted(e Want) {
 		t.report(e.Model, &u, Report{Status: Queued})
 	case is == nil && m.Current != nil && m.Current.SHA256 == u.SHA256: // installed already
 		m.Next, m.Current = nil, &u.Version
-		t.Memory = t.Memory.Raise(e.Model, u.Release)
-		t.mustSave()
+		t.Memory, t.save = t.Memory.Raise(e.Model, u.Release), true
 		t.report(e.Model, &u, Report{Status: Succeeded})
 	default:
 		if is != nil {

@@ -53,8 +53,11 @@ func anyEvent(rnd *rand.Rand, running []rollout.Run) rollout.Event {
 // same twice, stores first, keeps what can be read again, and lowers no floor.
 func TestStepInvariants(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
-	commits := 0
-	for range 2000 {
+	commits, lives := 0, 2000
+	if testing.Short() {
+		lives = 500
+	}
+	for range lives {
 		s, running := rollout.State{V: 1}, []rollout.Run(nil)
 		for range 60 {
 			e := anyEvent(rnd, running)
@@ -92,6 +95,11 @@ func TestStepInvariants(t *testing.T) {
 					t.Fatalf("%T%+v lowers the floor of %s from %d to %d", e, e, model, floor, next.Memory.Floors[model])
 				}
 			}
+			for model, m := range next.Models {
+				if versions := len(m.Kept) + 2; m.Previous != nil && len(installed(m)) != versions {
+					t.Fatalf("%T%+v: a version of %s is there twice: %+v", e, e, model, m)
+				}
+			}
 			d := &testdisk.Disk{}
 			if err := store(d).Save(next); err != nil {
 				t.Fatal(err)
@@ -106,6 +114,13 @@ func TestStepInvariants(t *testing.T) {
 	if commits < 100 {
 		t.Errorf("only %d versions were committed: the events are no good", commits)
 	}
+}
+
+// installed are the digests of a model.
+func installed(m *rollout.Slot) map[ota.Digest]bool {
+	one := *m
+	one.Update, one.Next = nil, nil
+	return rollout.State{Models: map[string]*rollout.Slot{"m": &one}}.Installed()
 }
 
 // Versions on trial stay on trial over an orderly restart, and what is kept is what keep
@@ -147,5 +162,15 @@ func TestKeep(t *testing.T) {
 		if b, _ = life(t, d, nil, all, rollout.Forgive{Model: name, SHA256: all[4].SHA256}, all[4].want(15)); b.last().Status != rollout.Succeeded || b.serving != all[4].SHA256 {
 			t.Errorf("keep %d: forgiven: %+v", keep, b.last())
 		}
+	}
+}
+
+// Documents that were judged by an older memory take nothing away.
+func TestMemoryNeverFalls(t *testing.T) {
+	s := rollout.State{V: 1}
+	s, _ = s.Step(rollout.Seen{Memory: ota.Memory{Targets: map[string]ota.Seen{"group/a": {Rev: 7}, "group/b": {Rev: 2}}, Floors: map[string]int64{"m": 5}}})
+	s, _ = s.Step(rollout.Want{Model: "m", Update: rollout.Update{Version: rollout.Version{Release: 6}}, Memory: &ota.Memory{Targets: map[string]ota.Seen{"group/a": {Rev: 6}, "device/x": {Rev: 1}}, Floors: map[string]int64{"m": 4}}})
+	if got := s.Memory; got.Targets["group/a"].Rev != 7 || got.Targets["group/b"].Rev != 2 || got.Targets["device/x"].Rev != 1 || got.Floors["m"] != 5 {
+		t.Errorf("remembered %+v", got)
 	}
 }
