@@ -36,7 +36,7 @@ var allowed = map[string][]string{
 	"appliance/rollout": {"control", "control/ota", "appliance/disk"},
 	"appliance":         {"engine", "engine/tokenizer", "control", "control/broker", "vqf", "vqf/seal", "vqf/convert", "kernels"},
 	"cmd/windhover": {
-		"appliance", "engine", "engine/tokenizer", "control", "control/broker",
+		"appliance", "engine", "engine/tokenizer", "control", "control/broker", "control/ota",
 		"vqf", "vqf/seal", "vqf/convert", "vqf/gguf", "vqf/safetensors", "kernels",
 	},
 	"internal/testmodel": {"vqf", "kernels"},

@@ -59,7 +59,9 @@ Files that are there are never overwritten. A box trusts the public keys in
 				return err
 			}
 			hint(cmd, "Keep %s secret and keep a copy of it where it cannot get lost.", p.Private)
-			if kind != "ed25519" {
+			if kind == "ed25519" {
+				hint(cmd, "Sign a document:  windhover sign desired.json --key %s\nLet a box know:   copy %s to its %s", p.Private, p.Public, trustHome)
+			} else {
 				hint(cmd, "Sign a file:      windhover sign MODEL.vqf --key %s\nLet a box know:   copy %s to its %s", p.Private, p.Public, trustHome)
 			}
 			return nil

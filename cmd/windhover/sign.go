@@ -5,6 +5,7 @@ package main
 import (
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -16,7 +17,7 @@ func newSign() *cobra.Command {
 	var signer, out, id, keyFile, comment string
 	cmd := &cobra.Command{
 		Use:   "sign FILE --key KEY [-o OUT]",
-		Short: "Sign a model file, inside or beside it",
+		Short: "Sign a model file, inside or beside it, or a document of a fleet",
 		Long: `Signs with the private key in the file KEY (see keygen), whose kind says how:
 
   SM2       inside a VQF file: the file is written anew, in place unless -o says
@@ -24,13 +25,24 @@ func newSign() *cobra.Command {
             file needs its passphrase, because the plain bytes are signed, and stays
             encrypted under it.
   minisign  beside any file: FILE.minisig, or what -o says.
+  ed25519   a document of a fleet, which says what boxes are to run, or a release
+            record: NAME.json goes into the envelope NAME.dsse, and an envelope gets
+            one more signature, in place unless -o says where. docs/PROTOCOL.md says
+            what may be in them.
 
 Sign last: encrypting, decrypting or packing makes either kind of signature useless,
 and signing inside the one beside.`,
 		Example: `  windhover sign model.vqf --key works.sm2.key
-  windhover sign model.vqf --key works.minisign.key --comment 'release 7'`,
+  windhover sign model.vqf --key works.minisign.key --comment 'release 7'
+  windhover sign desired.json --key works.fleet.key`,
 		Args: models(1, cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, a []string) error {
+			if strings.HasSuffix(signer, seal.SuffixFleetKey) {
+				if err := notFor(cmd, "a fleet key", []string{"id", "key-file", "comment"}); err != nil {
+					return err
+				}
+				return signDocument(cmd, a[0], out, signer)
+			}
 			k, err := readSigner(signer)
 			if err != nil {
 				return err
@@ -68,7 +80,7 @@ and signing inside the one beside.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&signer, "key", "", "file with the private key (default: an SM2 key in VLLM_VQF_SIGN_PRIV)")
-	f.StringVarP(&out, "out", "o", "", "file to write (default: FILE itself with an SM2 key, FILE.minisig with a minisign key)")
+	f.StringVarP(&out, "out", "o", "", "file to write (default: FILE itself with an SM2 key, FILE.minisig with a minisign key, NAME.dsse for NAME.json)")
 	f.StringVar(&id, "id", seal.IDKestrel, "signer id, for readers that want "+seal.IDShs)
 	f.StringVar(&comment, "comment", "", "line that a minisign signature covers (default: time and name of the file)")
 	addKeyFileFlag(cmd, &keyFile)

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ota_test
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"windhover/control"
+	"windhover/control/ota"
+)
+
+// section is what docs/PROTOCOL.md says of updates.
+func section(t *testing.T) string {
+	t.Helper()
+	doc, err := os.ReadFile("../../docs/PROTOCOL.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, ok := strings.Cut(string(doc), "\n## Updates over the air\n")
+	if !ok {
+		t.Fatal("docs/PROTOCOL.md has no such section")
+	}
+	return text
+}
+
+// The document of the page is one that a device takes.
+func TestProtocolExample(t *testing.T) {
+	blocks := regexp.MustCompile("(?s)```json\n(.*?)```").FindAllStringSubmatch(section(t), -1)
+	if len(blocks) != 2 {
+		t.Fatalf("%d examples, want an envelope and a document", len(blocks))
+	}
+	digests := 0
+	payload := regexp.MustCompile("…").ReplaceAllStringFunc(blocks[1][1], func(string) string {
+		digests++
+		return fmt.Sprintf("%064x", digests)
+	})
+	d, err := ota.ParseDesired([]byte(payload))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.Rev != 42 || d.Models[0].Compat.RAMBytes != 1700000000 || d.Rollout.MaxBPS != 4000000 || d.Health.Probe != "golden-1" {
+		t.Errorf("the example reads as %+v", d)
+	}
+	if !strings.Contains(blocks[0][1], ota.TypeDesired) {
+		t.Error("the envelope of the page has another type")
+	}
+	for _, typ := range []string{ota.TypeIndex, ota.TypeRelease} {
+		if !strings.Contains(section(t), typ) {
+			t.Errorf("the page does not name %s", typ)
+		}
+	}
+}
+
+// Every attack of the page has codes that there are.
+func TestProtocolAttacks(t *testing.T) {
+	_, table, _ := strings.Cut(section(t), "| attack | code |")
+	there := map[string]bool{}
+	for _, c := range control.Codes() {
+		there[c.Name] = true
+	}
+	named := map[string]bool{}
+	for _, m := range regexp.MustCompile("`([a-z_]+)`").FindAllStringSubmatch(table, -1) {
+		if m[1] == "issued_at" {
+			continue
+		}
+		named[m[1]] = true
+		if !there[m[1]] {
+			t.Errorf("the page names %s, which is no code", m[1])
+		}
+	}
+	if len(named) != 10 {
+		t.Errorf("the page names %d codes: %v", len(named), named)
+	}
+}
