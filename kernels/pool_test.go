@@ -136,7 +136,7 @@ func together(t Task) Task {
 
 // TestPoolLateWorker: a worker that gets no CPU holds nobody up.
 func TestPoolLateWorker(t *testing.T) {
-	p := &Pool{cpus: []int{0, 0, 0}, joined: make(chan struct{}, 1)}
+	p := &Pool{cpus: []int{0, 0, 0}, joined: make(chan int, 1)}
 	for range 2 {
 		p.workers = append(p.workers, &worker{wake: make(chan struct{}, 1)}) // and no goroutine
 	}
@@ -405,6 +405,46 @@ func TestPoolAllocs(t *testing.T) {
 	task := taskFunc(func(int, int) {})
 	if n := testing.AllocsPerRun(100, func() { _ = p.Run(task) }); n != 0 {
 		t.Errorf("%v allocations a Run", n)
+	}
+	// What a Run does now and then: a worker is watched, left out and taken in
+	// again, and the caller moves or cannot.
+	w, now := p.workers[0], time.Hour
+	swaps := 0
+	if n := testing.AllocsPerRun(100, func() {
+		now += time.Second
+		for range 2 {
+			w.late.moves.voluntary = 1 << 40 // it has not slept by itself
+			w.pending = true
+			p.blame(now, lateLimit, lateLimit, 0)
+		}
+		if p.out != 1 {
+			t.Errorf("%d left out, want 1", p.out)
+		}
+		now += time.Second
+		p.readmit(now)
+		if p.out != 0 {
+			t.Errorf("%d left out, want 0", p.out)
+		}
+		before := p.cpus[0]
+		for range 2 { // then it is a trial
+			p.place.ready, p.place.moves.forced = true, -1<<40
+			now += time.Second
+			p.checkPlace(now)
+		}
+		if p.cpus[0] != before {
+			swaps++
+		}
+		cpu := p.cpus[1]
+		p.cpus[1] = maxCPUs - 1
+		if p.swap(1) {
+			t.Error("moved to a CPU that is not there")
+		}
+		p.cpus[1] = cpu
+	}); n != 0 {
+		t.Errorf("%v allocations for a worker that is late", n)
+	}
+	if swaps == 0 && p.cpus[0] != p.cpus[1] {
+		t.Error("the caller never moved")
 	}
 }
 
