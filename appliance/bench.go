@@ -136,12 +136,14 @@ func (b *bench) chooseThreads() error {
 		}
 		b.opt.Threads = append(b.opt.Threads, max(len(topo.Big), 1))
 	}
+	b.opt.Threads = slices.Compact(slices.Sorted(slices.Values(b.opt.Threads)))
 	for _, n := range b.opt.Threads {
 		if n < 1 || n > len(b.cpus) {
 			return fmt.Errorf("bench: %d threads: this process may use 1 to %d CPUs", n, len(b.cpus))
 		}
 	}
-	return nil
+	// A CPU quota may allow less.
+	return b.withPool(slices.Max(b.opt.Threads), func(*kernels.Pool) error { return nil })
 }
 
 // cpuOrder is every CPU of the process in the order in which workers get one: the

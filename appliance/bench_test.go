@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -302,6 +303,24 @@ func TestBenchRefusesAModel(t *testing.T) {
 		if len(lines) > 0 {
 			t.Errorf("%s: refused after %q", c.name, lines)
 		}
+	}
+}
+
+// TestBenchThreads: a number of threads is measured once, and one that a quota does
+// not allow is refused before the others are measured.
+func TestBenchThreads(t *testing.T) {
+	b := &bench{opt: BenchOptions{Threads: []int{1, 1}}}
+	if err := b.chooseThreads(); err != nil || !slices.Equal(b.opt.Threads, []int{1}) {
+		t.Errorf("threads %v, %v", b.opt.Threads, err)
+	}
+	if len(b.cpus) < 2 {
+		t.Skip("one CPU only")
+	}
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // which limits pools as a quota does
+	var lines []string
+	_, err := Bench(context.Background(), BenchOptions{Threads: []int{2, 1}, Mixed: true, Quick: true}, func(s string) { lines = append(lines, s) })
+	if err == nil || !strings.Contains(err.Error(), "2 threads: the CPU quota of this process allows 1") || len(lines) > 0 {
+		t.Errorf("error %v after %q", err, lines)
 	}
 }
 
