@@ -42,7 +42,7 @@ type lateness struct {
 	// debt is lateWatch at most, unless the worker is watched.
 	debt  time.Duration
 	noted time.Duration // when debt was brought up to date
-	until time.Duration // when all of it will be forgiven, however long a wait was
+	until time.Duration // when all of it, however long a wait was, is forgiven
 	rest  time.Duration // how long it is, or was, left out
 	back  time.Duration // when it is to be tried again, or was
 
@@ -56,7 +56,7 @@ func (l *lateness) waited(now, wait time.Duration) bool {
 	l.debt = max(0, l.debt-(now-l.noted)/lateForgiven) + wait
 	l.noted = now
 	l.watched = l.watched && now < l.until
-	l.until = min(max(l.until, now)+lateForgiven*wait, now+watchMost)
+	l.until = max(l.until, now+min(lateForgiven*l.debt, watchMost))
 	if l.watched {
 		return l.debt >= lateLimit
 	}
