@@ -10,6 +10,8 @@ import (
 	"testing"
 	"unsafe"
 
+	"golang.org/x/sys/unix"
+
 	"windhover/kernels"
 )
 
@@ -90,6 +92,15 @@ func TestCachePages(t *testing.T) {
 func TestCacheHugePages(t *testing.T) {
 	if _, err := os.Stat("/sys/kernel/mm/transparent_hugepage"); err != nil {
 		t.Skipf("a system without huge pages: %v", err)
+	}
+	if probe, err := unix.Mmap(-1, 0, hugePage, unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANON); err != nil {
+		t.Fatal(err)
+	} else {
+		defer unix.Munmap(probe)
+		at := uintptr(unsafe.Pointer(unsafe.SliceData(probe)))
+		if err := unix.Madvise(probe, unix.MADV_NOHUGEPAGE); err != nil || mappedWithout(t, at, at+hugePage, "nh") > 0 {
+			t.Skipf("advice does not show in smaps, as under emulation: %v", err)
+		}
 	}
 	for _, c := range []Config{
 		{Layers: 5, Heads: 6, KVHeads: 3, HeadDim: 128}, // less than a huge page
