@@ -107,7 +107,9 @@ func (kv *kvCache) pageBytes() int { return 2 * kv.layers * kv.kvHeads * kv.size
 func (kv *kvCache) stride() int64 { return roundUp(int64(kv.pageBytes()), hugePage) }
 
 // grow makes the pages of the first n positions. Where a page has room for huge
-// ones it asks for them, but not for one at its end that it would fill in part.
+// ones it asks for them; for the rest of its stride, of which its end fills a part,
+// it asks for none: where the system takes huge ones unasked, that part would cost
+// the whole, and the cache more than kvBytes counts.
 func (kv *kvCache) grow(n int) {
 	if kv.kind.wide {
 		return
@@ -115,10 +117,11 @@ func (kv *kvCache) grow(n int) {
 	for i := kvPages(n) - 1; i >= 0 && kv.pages[i] == nil; i-- {
 		base := uintptr(unsafe.Pointer(unsafe.SliceData(kv.mem)))
 		at := int(-base%hugePage) + i*int(kv.stride())
-		kv.pages[i] = kv.mem[at:][:kv.pageBytes():kv.pageBytes()]
-		if whole := kv.pageBytes() / hugePage * hugePage; whole > 0 {
-			advise([][]byte{kv.pages[i][:whole]}, unix.MADV_HUGEPAGE)
-		}
+		stride := kv.mem[at:][:kv.stride()]
+		kv.pages[i] = stride[:kv.pageBytes():kv.pageBytes()]
+		whole := kv.pageBytes() / hugePage * hugePage
+		advise([][]byte{stride[:whole]}, unix.MADV_HUGEPAGE)
+		advise([][]byte{stride[whole:]}, unix.MADV_NOHUGEPAGE)
 	}
 }
 

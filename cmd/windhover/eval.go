@@ -42,7 +42,7 @@ quantised, plain float32. It is slow, and for comparing.`,
 				return err
 			}
 			load.opt.NoTokenizer = flags.textFile == ""
-			m, err := load.open(a[0])
+			m, err := load.open(cmd, a[0])
 			if err != nil {
 				return err
 			}
@@ -74,6 +74,8 @@ func (f *evalFlags) check(cmd *cobra.Command) error {
 		return usagef(cmd, "say what to compute: --logits, --greedy or --nll")
 	case f.greedy < 0:
 		return usagef(cmd, "--greedy %d: give the number of tokens", f.greedy)
+	case !f.nll:
+		return idle(cmd, "without --nll", "window")
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ With --json each answer is one JSON object a line.`,
 			if err := flags.check(cmd); err != nil {
 				return err
 			}
-			m, err := load.open(a[0])
+			m, err := load.open(cmd, a[0])
 			if err != nil {
 				return err
 			}
