@@ -2,7 +2,38 @@
 
 package vision
 
-import "windhover/kernels"
+import (
+	"strings"
+
+	"windhover/kernels"
+	"windhover/vqf"
+)
+
+// Estimate tells of a file's tower, from header and directory alone, what its
+// weights take in bytes, and about what [Tower.Encode] takes for a picture of that
+// many pixels after resizing; see [Tower.Estimate]. The results, which are in it,
+// are told apart.
+func Estimate(f *vqf.File, opt Options, pixels int64, workers int) (weights, encode, results int64, err error) {
+	t, err := plan(f, opt)
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	for _, tensor := range f.Tensors() {
+		if strings.HasPrefix(tensor.Name, "v_") {
+			weights += int64(tensor.Bytes)
+		}
+	}
+	// The shape of a picture does not matter but for the last merger's tiles.
+	side := t.cfg.factor()
+	places := int((pixels + int64(side)*int64(side) - 1) / (int64(side) * int64(side)))
+	g := Grid{1, t.cfg.Merge, places * t.cfg.Merge}
+	return weights, t.Estimate(g, workers), t.results(g), nil
+}
+
+// results is what the embedding of a picture takes.
+func (t *Tower) results(g Grid) int64 {
+	return 4 * int64(g.T) * int64(g.places(t.cfg.Merge)) * int64(t.s.out) * int64(1+t.Levels())
+}
 
 // Estimate is about what [Tower.Encode] takes in memory for pictures of that
 // grid, results included, with so many workers; the weights, which are pages of
@@ -13,7 +44,7 @@ func (t *Tower) Estimate(g Grid, workers int) int64 {
 	n, dim := int64(g.H)*int64(g.W), int64(s.dim)
 	places := int64(g.places(t.cfg.Merge))
 	patch := int64(3 * t.cfg.Temporal * t.cfg.Patch * t.cfg.Patch)
-	results := 4 * int64(g.T) * places * int64(s.out) * int64(1+t.Levels())
+	results := t.results(g)
 	if t.reference {
 		return results + 4*n*(5*dim+int64(s.ffnPad)) + 4*int64(workers)*(n+max(dim, int64(s.ffnPad), patch)+2*int64(t.merged()))
 	}

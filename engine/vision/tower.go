@@ -15,6 +15,10 @@ type Options struct {
 	// Reference computes with dequantised weights and float32 activations, in
 	// plain Go: what the tower means, to compare with.
 	Reference bool
+	// Data gives the bytes of a tensor, from a multiple of 4 on, which must stay
+	// as long as the tower is used; nil: the mapping of the file. It is for files
+	// whose data is not in memory, such as encrypted ones.
+	Data func(name string) ([]byte, error)
 }
 
 // Tower is the vision tower of an open file. It holds no memory of its own
@@ -25,27 +29,39 @@ type Tower struct {
 	w         *weights
 	reference bool
 	chunk     int // patches that go through a matrix together
+	levels    int // of DeepStack
 }
 
 // Open binds the tower of a file, which must stay open; nothing of the data is
 // read yet. The error is a file without a tower or one of a shape that is not
 // computed with (vqf.ErrUnsupported), or with its data not in memory.
 func Open(f *vqf.File, opt Options) (*Tower, error) {
+	t, err := plan(f, opt)
+	if err != nil {
+		return nil, err
+	}
+	data := opt.Data
+	if data == nil {
+		data = f.Data
+	}
+	if t.w, err = bind(f, t.s, data); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// plan is the tower of a file's header, without weights.
+func plan(f *vqf.File, opt Options) (*Tower, error) {
 	if !f.HasVision() {
 		return nil, fmt.Errorf("vision: %s holds no vision tensors: %w", f.Path(), vqf.ErrUnsupported)
 	}
-	t := &Tower{reference: opt.Reference, chunk: chunkPatches}
+	t := &Tower{reference: opt.Reference, chunk: chunkPatches, levels: int(f.Arch().VisDSCount)}
 	var err error
 	if t.cfg, err = ConfigOf(f); err != nil {
 		return nil, err
 	}
-	if t.s, err = shapeOf(f); err != nil {
-		return nil, err
-	}
-	if t.w, err = bind(f, t.s); err != nil {
-		return nil, err
-	}
-	return t, nil
+	t.s, err = shapeOf(f)
+	return t, err
 }
 
 // Config is what the model does with pictures.
@@ -56,7 +72,7 @@ func (t *Tower) Dim() int { return t.s.out }
 
 // Levels is the number of DeepStack features: that of text layers which get
 // one.
-func (t *Tower) Levels() int { return len(t.w.deepstack) }
+func (t *Tower) Levels() int { return t.levels }
 
 // Embedding is what a picture is to the text model.
 type Embedding struct {

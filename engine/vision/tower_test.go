@@ -89,7 +89,7 @@ func TestTowerLikeReference(t *testing.T) {
 		pictures[name] = p
 	}
 	var err error
-	if pictures["video"], err = tiny.Frames(videoFrames(t)); err != nil {
+	if pictures["video"], err = framesOf(&tiny, videoFrames(t)); err != nil {
 		t.Fatal(err)
 	}
 	for name, p := range pictures {
@@ -223,14 +223,14 @@ func TestFramesAreOnTheirOwn(t *testing.T) {
 	for i := range 4 {
 		frames = append(frames, noiseImage(64, 96, uint64(i)))
 	}
-	p, err := c.Frames(frames)
+	p, err := framesOf(&c, frames)
 	if err != nil {
 		t.Fatal(err)
 	}
 	pool := newPool(t, 2)
 	all := encode(t, tower, p, pool)
 	for i := range 2 {
-		one, err := c.Frames(frames[2*i:][:2])
+		one, err := framesOf(&c, frames[2*i:][:2])
 		if err != nil {
 			t.Fatal(err)
 		}
