@@ -78,6 +78,16 @@ type Model struct {
 	Have      int64      `json:"have,omitempty"` // of Bytes, while the file arrives
 	Error     *Error     `json:"error,omitempty"`
 	TokS      TokenSpeed `json:"tok_s"`
+	Pictures  *Pictures  `json:"pictures,omitempty"` // nil: the model takes text only
+}
+
+// Pictures is what a model takes of pictures.
+type Pictures struct {
+	MinPixels  int64 `json:"min_pixels"` // after resizing
+	MaxPixels  int64 `json:"max_pixels"`
+	TokenSide  int   `json:"token_side"` // a token stands for a square of so many pixels a side
+	FileBytes  int64 `json:"file_bytes"` // of a file, at most
+	FilePixels int64 `json:"file_pixels"`
 }
 
 // TokenSpeed is tokens a second.
