@@ -9,25 +9,29 @@ import (
 	"windhover/vqf"
 )
 
-// Estimate tells of a file's tower, from header and directory alone, what its
-// weights take in bytes, and about what [Tower.Encode] takes for a picture of that
-// many pixels after resizing; see [Tower.Estimate]. The results, which are in it,
-// are told apart.
-func Estimate(f *vqf.File, opt Options, pixels int64, workers int) (weights, encode, results int64, err error) {
-	t, err := plan(f, opt)
-	if err != nil {
-		return 0, 0, 0, err
-	}
-	for _, tensor := range f.Tensors() {
-		if strings.HasPrefix(tensor.Name, "v_") {
-			weights += int64(tensor.Bytes)
+// Plan is a tower by header and directory alone, which tells what it would take and
+// computes nothing.
+func Plan(f *vqf.File, opt Options) (*Tower, error) { return plan(f, opt) }
+
+// WeightBytes is what the tensors of a file's tower take.
+func WeightBytes(f *vqf.File) int64 {
+	n := int64(0)
+	for _, t := range f.Tensors() {
+		if strings.HasPrefix(t.Name, "v_") {
+			n += int64(t.Bytes)
 		}
 	}
+	return n
+}
+
+// Cost is about what [Tower.Encode] takes for a picture of so many pixels after
+// resizing; see [Tower.Estimate]. The results, which are in it, are told apart.
+func (t *Tower) Cost(pixels int64, workers int) (encode, results int64) {
 	// The shape of a picture does not matter but for the last merger's tiles.
-	side := t.cfg.factor()
-	places := int((pixels + int64(side)*int64(side) - 1) / (int64(side) * int64(side)))
+	place := int64(t.cfg.factor()) * int64(t.cfg.factor())
+	places := int((pixels + place - 1) / place)
 	g := Grid{1, t.cfg.Merge, places * t.cfg.Merge}
-	return weights, t.Estimate(g, workers), t.results(g), nil
+	return t.Estimate(g, workers), t.results(g)
 }
 
 // results is what the embedding of a picture takes.
