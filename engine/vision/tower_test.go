@@ -378,3 +378,35 @@ func TestEstimate(t *testing.T) {
 		}
 	}
 }
+
+// A plan of a tower, without weights, tells the same.
+func TestPlanTellsTheSame(t *testing.T) {
+	f := writeFile(t, oddArch(), "", noiseSource(7))
+	tower, plan := open(t, f, Options{}), planOf(t, f)
+	c := tower.Config()
+	for name, p := range squares(t, c) {
+		side := int64(c.Patch * c.Merge)
+		encode, results := plan.Cost(int64(p.Places())*side*side, 2)
+		if want := tower.Estimate(p.Grid, 2); encode != want || results != tower.results(p.Grid) {
+			t.Errorf("%s: cost %d, results %d; want %d, %d", name, encode, results, want, tower.results(p.Grid))
+		}
+	}
+	total := int64(0)
+	for _, tensor := range f.Tensors() {
+		if data, err := f.Data(tensor.Name); err == nil && tensor.Name[:2] == "v_" {
+			total += int64(len(data))
+		}
+	}
+	if got := WeightBytes(f); got != total || got == 0 {
+		t.Errorf("weights of %d bytes, want %d", got, total)
+	}
+}
+
+func planOf(t *testing.T, f *vqf.File) *Tower {
+	t.Helper()
+	p, err := Plan(f, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
