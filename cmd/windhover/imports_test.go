@@ -28,11 +28,11 @@ var allowed = map[string][]string{
 	"engine/jinja":     {},
 	"engine/tokenizer": {"engine/jinja"},
 	"engine/vision":    {"kernels", "vqf"},
-	"engine":           {"kernels", "vqf", "vqf/seal", "engine/tokenizer"},
+	"engine":           {"kernels", "vqf", "vqf/seal", "engine/tokenizer", "engine/vision"},
 	"vqf/convert":      {"vqf", "vqf/seal", "vqf/gguf", "vqf/safetensors", "kernels", "engine/tokenizer"},
 	"appliance":        {"engine", "engine/tokenizer", "control", "control/broker", "vqf", "vqf/seal", "vqf/convert", "kernels"},
 	"cmd/windhover": {
-		"appliance", "engine", "engine/tokenizer", "control", "control/broker",
+		"appliance", "engine", "engine/tokenizer", "engine/vision", "control", "control/broker",
 		"vqf", "vqf/seal", "vqf/convert", "vqf/gguf", "vqf/safetensors", "kernels",
 	},
 	"internal/testmodel": {"vqf", "kernels"},
