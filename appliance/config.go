@@ -60,7 +60,7 @@ type Engine struct {
 	Pin         bool   `toml:"pin"`
 	Context     int    `toml:"context"`      // tokens; 0: what file and memory allow
 	KV          string `toml:"kv"`           // "f16" or "int8"
-	Residency   string `toml:"residency"`    // "auto", "full" or "layered"
+	Residency   string `toml:"residency"`    // "auto", "full", "experts" or "layered"
 	Family      string `toml:"family"`       // "q4" or "q8": which copy of a dual file computes
 	MemoryLimit string `toml:"memory_limit"` // "4GiB"; "0": MemAvailable and the cgroup's limit
 }

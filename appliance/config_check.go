@@ -122,7 +122,7 @@ func (c *Config) checkEngine() error {
 	if err := oneOf("engine.kv", e.KV, "f16", "int8"); err != nil {
 		return err
 	}
-	if err := oneOf("engine.residency", e.Residency, engine.ResidencyAuto, engine.ResidencyFull, engine.ResidencyLayered); err != nil {
+	if err := oneOf("engine.residency", e.Residency, engine.ResidencyAuto, engine.ResidencyFull, engine.ResidencyExperts, engine.ResidencyLayered); err != nil {
 		return err
 	}
 	if err := oneOf("engine.family", e.Family, "q4", "q8"); err != nil {

@@ -107,7 +107,7 @@ func (l *loader) load(_ context.Context, weights string, in installed) (servable
 		return nil, err
 	}
 	opt.VQF.Verified = in.compared(opt.VQF.Key, weights)
-	if in.crowded && opt.Residency != engine.ResidencyLayered {
+	if in.crowded && (opt.Residency == "" || opt.Residency == engine.ResidencyAuto) {
 		opt.Residency = engine.ResidencyFull
 	}
 	model, err := engine.Load(weights, opt)
@@ -179,7 +179,7 @@ func (d *deployer) logLoaded(s *serving, took time.Duration) {
 		slog.String("model", s.Name), slog.String("version", s.Version), slog.String("path", info.Path),
 		slog.Group("geometry", "dim", c.Dim, "layers", c.Layers, "heads", c.Heads, "kv_heads", c.KVHeads, "head_dim", c.HeadDim, "ffn", c.FFN, "vocab", c.Vocab),
 		slog.String("flags", info.Flags.String()), slog.String("family", info.Family), slog.String("layout", info.Layout),
-		slog.String("residency", info.Need.Residency), slog.String("kernels", kernelSummary()), slog.Int("threads", info.Threads), slog.Int("context", info.Context),
+		slog.String("residency", info.Need.Residency), slog.String("residency_why", info.Need.Why()), slog.String("kernels", kernelSummary()), slog.Int("threads", info.Threads), slog.Int("context", info.Context),
 		slog.String("tokenizer", info.Tokenizer), slog.Int64("ms", took.Milliseconds()),
 	}
 	by := d.who.standing(s.installed)

@@ -58,13 +58,18 @@ type modelCollector struct{ reg *registry }
 
 var (
 	modelState = prometheus.NewDesc("windhover_model_state", "1 for the state a model is in.", []string{"name", "state"}, nil)
+	modelRead  = prometheus.NewDesc("windhover_weights_read_bytes_total", "Weights read from the file while computing, of a model that does not stay in memory.", []string{"name", "residency"}, nil)
 	modelInfo  = prometheus.NewDesc("windhover_model_info", "Always 1.", []string{"name", "version", "sha256"}, nil)
 )
+
+// weightsReader is a model that counts what it reads: *engine.Model, or what holds one.
+type weightsReader interface{ WeightsRead() int64 }
 
 // Describe implements prometheus.Collector.
 func (c modelCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- modelState
 	ch <- modelInfo
+	ch <- modelRead
 }
 
 // Collect implements prometheus.Collector.
@@ -72,5 +77,11 @@ func (c modelCollector) Collect(ch chan<- prometheus.Metric) {
 	for _, d := range c.reg.list() {
 		ch <- prometheus.MustNewConstMetric(modelState, prometheus.GaugeValue, 1, d.Name, d.State)
 		ch <- prometheus.MustNewConstMetric(modelInfo, prometheus.GaugeValue, 1, d.Name, d.Version, d.SHA256)
+	}
+	for _, s := range c.reg.current() {
+		if m, ok := s.servable.(weightsReader); ok {
+			ch <- prometheus.MustNewConstMetric(modelRead, prometheus.CounterValue, float64(m.WeightsRead()), s.Name, s.Info().Need.Residency)
+		}
+		c.reg.release(s)
 	}
 }

@@ -295,6 +295,20 @@ func (r *registry) reorder(name string) {
 	r.order = slices.Insert(r.order, at, name)
 }
 
+// current returns the versions that serve; the caller releases each.
+func (r *registry) current() []*serving {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var list []*serving
+	for _, e := range r.models {
+		if e.cur != nil {
+			e.cur.refs++
+			list = append(list, e.cur)
+		}
+	}
+	return list
+}
+
 // all returns the versions that serve and marks them as retired.
 func (r *registry) all() []*serving {
 	r.mu.Lock()
