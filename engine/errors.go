@@ -42,7 +42,7 @@ type ContextError struct {
 
 func (e *ContextError) Error() string {
 	return fmt.Sprintf("engine: context overflow: prompt of %d tokens and %d to generate are %d, the context holds %d; "+
-		"shorten the prompt, lower max_tokens or ask for truncate \"oldest\"",
+		"shorten the prompt, lower max_tokens or ask for truncate \"oldest\" or \"middle\"",
 		e.Prompt, e.MaxTokens, e.Prompt+e.MaxTokens, e.Context)
 }
 

@@ -205,14 +205,14 @@ func (a *admission) cacheBytes(ctx int) int64 {
 	return max(kvBytes(&a.c, ctx, kind), a.opt.CacheBytes/page*page)
 }
 
-// spendOnCache gives the KV cache a context for each sequence, as far as half of what
-// the limit leaves reaches, unless its size was asked for.
+// spendOnCache gives the KV cache a context for each sequence, as far as a quarter of
+// what the limit leaves reaches, unless its size was asked for.
 func (a *admission) spendOnCache(n Need) Need {
 	if a.opt.MemoryLimit <= 0 || a.opt.CacheBytes > 0 {
 		return n
 	}
 	one := kvBytes(&a.c, n.Context, a.opt.kvKind())
-	n.KV += min((a.opt.MemoryLimit-n.Total())/2/one, int64(a.opt.sequences()-1)) * one
+	n.KV += min((a.opt.MemoryLimit-n.Total())/4/one, int64(a.opt.sequences()-1)) * one
 	return n
 }
 

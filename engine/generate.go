@@ -122,19 +122,28 @@ func (m *Model) newGeneration(req Request) (*generation, error) {
 	return g, nil
 }
 
+// middleHead is the part of the room that TruncateMiddle leaves to the beginning.
+const middleHead = 4
+
 // fit holds prompt and max_tokens against the context: an error with the
 // counts, or what the request's policy says.
 func (g *generation) fit() error {
 	size := g.m.st.size.ctx
 	want := max(g.max, 1)
-	switch g.req.Truncate {
+	keep := size - want
+	switch long := keep > 0 && len(g.prompt) > keep; g.req.Truncate {
 	case "":
-	case "oldest":
-		if keep := size - want; keep > 0 && len(g.prompt) > keep {
+	case TruncateOldest:
+		if long {
 			g.prompt = g.prompt[len(g.prompt)-keep:]
 		}
+	case TruncateMiddle:
+		if long {
+			head := keep / middleHead
+			g.prompt = slices.Concat(g.prompt[:head], g.prompt[len(g.prompt)-keep+head:])
+		}
 	default:
-		return badRequest("truncate %q, want oldest", g.req.Truncate)
+		return badRequest("truncate %q, want %s or %s", g.req.Truncate, TruncateOldest, TruncateMiddle)
 	}
 	if want > size-len(g.prompt) {
 		return &ContextError{Prompt: len(g.req.Tokens), MaxTokens: g.max, Context: size}

@@ -163,6 +163,28 @@ func TestTruncateOldest(t *testing.T) {
 	}
 }
 
+func TestTruncateMiddle(t *testing.T) {
+	m := load(t, testmodel.Write(t, testmodel.Default()), Options{})
+	prompt := append(noise(300), testmodel.Tokens("0")...)
+	req := Request{Tokens: prompt, MaxTokens: 9, Truncate: TruncateMiddle}
+	got, err := m.Generate(context.Background(), req, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Text != "123456780" || got.Usage.Prompt != 247 || got.Truncated != 301-247 {
+		t.Errorf("text %q, prompt %d, truncated %d, want 123456780, 247, 54", got.Text, got.Usage.Prompt, got.Truncated)
+	}
+	// The quarter at the beginning is there each time.
+	req.Tokens = append(slices.Clone(prompt), noise(90)...)
+	if got, err = m.Generate(context.Background(), req, nil); err != nil || got.Usage.Cached != 247/4 {
+		t.Errorf("%+v, %v, want the first %d cached", got, err, 247/4)
+	}
+	req.Tokens = prompt[:247]
+	if got, err = m.Generate(context.Background(), req, nil); err != nil || got.Truncated != 0 {
+		t.Errorf("%+v, %v, of a prompt that fits", got, err)
+	}
+}
+
 func TestProgress(t *testing.T) {
 	m := load(t, testmodel.Write(t, testmodel.Default()), Options{Chunk: 16})
 	// Together, if somebody else has the CPU: it grows, and ends with all.
@@ -335,7 +357,7 @@ func TestCancelAndDeadlineInPrefill(t *testing.T) {
 			}
 			// A chunk that was stopped is not taken for valid.
 			settle(t, m)
-			if n := m.sched.tree.positions(); n%m.chunk != 0 {
+			if n := int(m.sched.tree.kept.Load()); n%m.chunk != 0 {
 				t.Fatalf("%d tokens in the cache, want whole chunks of %d", n, m.chunk)
 			}
 			if best <= after+stopLimit {

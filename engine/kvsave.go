@@ -56,7 +56,7 @@ func (m *Model) restore(opt Options) {
 		return
 	}
 	err := m.restoreFile()
-	m.info.Restored = m.sched.tree.positions()
+	m.info.Restored = int(m.sched.tree.kept.Load())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		m.info.RestoreErr = err.Error()
 	}

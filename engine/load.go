@@ -53,13 +53,13 @@ func (o *Options) chunk() int {
 	return o.Chunk
 }
 
-// maxSequences is the most that are computed at once: for so many rows products
-// cost about what they cost for one.
-const maxSequences = 8
+// MaxSequences is the most requests that are computed at once: for so many rows
+// products cost about what they cost for one.
+const MaxSequences = 8
 
 func (o *Options) sequences() int {
 	if o.Sequences == 0 {
-		return maxSequences
+		return MaxSequences
 	}
 	return o.Sequences
 }
@@ -75,8 +75,8 @@ func (o *Options) check() error {
 		return badRequest("activations %q, want int8 or f32", o.Activations)
 	case o.Chunk < 0 || o.Chunk > maxContext:
 		return badRequest("chunk %d, want 1 to %d, or 0 for %d", o.Chunk, maxContext, DefaultChunk)
-	case o.Sequences < 0 || o.Sequences > maxSequences:
-		return badRequest("sequences %d, want 1 to %d, or 0 for %d", o.Sequences, maxSequences, maxSequences)
+	case o.Sequences < 0 || o.Sequences > MaxSequences:
+		return badRequest("sequences %d, want 1 to %d, or 0 for %d", o.Sequences, MaxSequences, MaxSequences)
 	case o.CacheBytes < 0 || o.Saved.MaxBytes < 0:
 		return badRequest("cache of %d bytes, %d saved: want 0 or more", o.CacheBytes, o.Saved.MaxBytes)
 	case o.Context < 0:

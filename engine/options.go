@@ -23,8 +23,8 @@ type Options struct {
 	Sequences int
 	// CacheBytes is what the KV cache of all requests and of the prefixes that are
 	// kept may take, never less than a context of one. 0 means one context, and
-	// where MemoryLimit leaves more, up to a context for each of Sequences in half
-	// of that.
+	// where MemoryLimit leaves more, up to a context for each of Sequences in a
+	// quarter of that.
 	CacheBytes int64
 	// KV is the type of the KV cache: "f16" (also ""), or "int8", which takes
 	// little more than half of the memory and answers a little differently.
@@ -89,8 +89,8 @@ type Request struct {
 	ThinkBudget int
 	// Raw leaves thinking in the text and shows special tokens as text.
 	Raw bool
-	// Truncate is "" (an overflow is an error) or "oldest" (the beginning of
-	// the prompt is dropped so that the rest and MaxTokens fit).
+	// Truncate says what of a prompt is dropped that leaves no room for MaxTokens:
+	// "" (nothing: an error), TruncateOldest or TruncateMiddle.
 	Truncate string
 	// Client is whom the request is for. Clients are given their share in turn,
 	// whoever asks most.
@@ -98,6 +98,12 @@ type Request struct {
 	// Priority puts requests before others with a higher number.
 	Priority int
 }
+
+// What Request.Truncate drops.
+const (
+	TruncateOldest = "oldest" // the beginning
+	TruncateMiddle = "middle" // what is behind a first quarter of what there is room for
+)
 
 // Event is something that happened during a generation; exactly one field is
 // set. What it points to is valid during the call only.

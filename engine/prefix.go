@@ -4,6 +4,7 @@ package engine
 
 import (
 	"slices"
+	"sync/atomic"
 
 	"windhover/kernels"
 )
@@ -22,8 +23,9 @@ import (
 type prefixTree struct {
 	pool  *pagePool
 	root  node
-	all   []*node // without the root, in no order
-	clock int64   // of uses
+	all   []*node      // without the root, in no order
+	clock int64        // of uses
+	kept  atomic.Int64 // positions, for who looks on
 }
 
 type node struct {
@@ -186,11 +188,13 @@ func (t *prefixTree) put(parent *node, labels []int32, pg *page) *node {
 			pg.refs++
 			t.pool.drop(c.page)
 			c.page, c.labels = pg, append(c.labels, labels[same:]...)
+			t.kept.Add(int64(len(labels) - same))
 			t.touch(c)
 			return c
 		}
 	}
 	pg.refs++
+	t.kept.Add(int64(len(labels)))
 	n := &node{parent: parent, labels: slices.Clone(labels), page: pg, index: len(t.all)}
 	t.all = append(t.all, n)
 	parent.children = append(parent.children, n)
@@ -221,6 +225,7 @@ func (t *prefixTree) remove(n *node) {
 	t.all[n.index], last.index = last, n.index
 	t.all = t.all[:len(t.all)-1]
 	t.pool.drop(n.page)
+	t.kept.Add(-int64(len(n.labels)))
 }
 
 // evictable is how many pages evict can free, one after the other: who uses a page
@@ -231,15 +236,6 @@ func (t *prefixTree) evictable() int {
 		if k.page.refs == 1 {
 			n++
 		}
-	}
-	return n
-}
-
-// positions is how many are kept.
-func (t *prefixTree) positions() int {
-	n := 0
-	for _, k := range t.all {
-		n += len(k.labels)
 	}
 	return n
 }

@@ -92,6 +92,13 @@ func (f *fakePages) account(open ...*sequence) {
 			f.Errorf("node %d of %d labels, index %d, fill %d, %d children", i, len(n.labels), n.index, n.page.fill, len(n.children))
 		}
 	}
+	kept := 0
+	for _, n := range f.tree.all {
+		kept += len(n.labels)
+	}
+	if n := int(f.tree.kept.Load()); n != kept {
+		f.Errorf("%d positions kept, said are %d", kept, n)
+	}
 	free := 0
 	for i := range f.pool.list {
 		pg := &f.pool.list[i]

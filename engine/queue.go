@@ -121,6 +121,7 @@ func (s *scheduler) begin(g *generation) bool {
 	s.tree.begin(g.seq, known)
 	if g.begun.IsZero() {
 		g.begin()
+		s.cached += int64(g.cached)
 	}
 	s.waiting = slices.DeleteFunc(s.waiting, func(w *generation) bool { return w == g })
 	at, _ := slices.BinarySearchFunc(s.active, g, precedes)

@@ -37,6 +37,7 @@ type scheduler struct {
 	loans    []*loan       // by arrival
 	active   []*generation // by precedes
 	arrivals int64
+	cached   int64 // tokens that prompts found in the tree
 	clients  map[string]*account
 	inPass   []*generation // what the pass in work computes, by span
 

@@ -223,6 +223,60 @@ func TestSlowListener(t *testing.T) {
 	}
 }
 
+// One who is far behind is waited for: the model computes little that nobody reads,
+// and others have his place meanwhile, an evaluation too.
+func TestListenerFarBehind(t *testing.T) {
+	m := load(t, testmodel.Write(t, testmodel.Default()), Options{Sequences: 1})
+	ctx := context.Background()
+	rows := 0
+	m.st.trace = func(layer int, _ []float32) {
+		if layer == 0 {
+			rows += m.st.tokens
+		}
+	}
+	stop := errors.New("enough")
+	_, err := m.Generate(ctx, Request{Tokens: testmodel.Tokens("0")}, func(e Event) error {
+		// Not before the model has stopped, or there would be nothing to see.
+		for {
+			s := m.sched
+			s.mu.Lock()
+			behind := len(s.active) == 0 && len(s.waiting) == 1 && s.waiting[0].behind()
+			s.mu.Unlock()
+			if behind {
+				break
+			}
+			runtime.Gosched()
+		}
+		if res, err := m.Generate(ctx, Request{Tokens: chat("")}, nil); err != nil || res.Text != testmodel.Answer {
+			t.Errorf("meanwhile: %+v, %v", res, err)
+		}
+		if err := m.Logits(ctx, chat(""), 0, func(int, []float32) error { return nil }); err != nil {
+			t.Errorf("evaluation: %v", err)
+		}
+		return stop
+	})
+	if !errors.Is(err, stop) {
+		t.Errorf("error %v", err)
+	}
+	settle(t, m)
+	if most := 1 + maxLag + 2*len(chat("")) + len(testmodel.Answer) + 3; rows > most {
+		t.Errorf("%d rows computed, want at most %d", rows, most)
+	}
+	m.st.trace = nil
+	// And one who catches up hears all.
+	text := ""
+	res, err := m.Generate(ctx, Request{Tokens: testmodel.Tokens("0")}, func(e Event) error {
+		text += e.Delta.Text
+		for range len(e.Delta.Text) * 200 {
+			runtime.Gosched()
+		}
+		return nil
+	})
+	if err != nil || len(res.Text) != 255 || text != res.Text {
+		t.Errorf("%q, told %q, %v", res.Text, text, err)
+	}
+}
+
 // A panic of a listener, or one that ends its goroutine, leaves the model in order.
 func TestListenerPanics(t *testing.T) {
 	m := load(t, testmodel.Write(t, testmodel.Default()), Options{})
