@@ -46,6 +46,12 @@ const (
 	maxDuration  = 24 * time.Hour
 )
 
+// What Request.Truncate drops where the context is too small.
+const (
+	TruncateOldest = "oldest" // the oldest messages of a chat, the beginning of a plain prompt
+	TruncateMiddle = "middle" // what is behind the first question and its answer, or the first quarter of the room
+)
+
 // Request is one question of a client, decoded, checked and with the defaults of the
 // protocol filled in.
 type Request struct {
@@ -67,7 +73,7 @@ type Request struct {
 	RepeatPenalty float32
 	Seed          *uint64 // nil: any
 	Stop          []string
-	Truncate      string // "" (refuse) or "oldest"
+	Truncate      string // "" (refuse), TruncateOldest or TruncateMiddle
 	Think         bool
 	ThinkBudget   int // tokens; 0: none said
 

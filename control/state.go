@@ -99,8 +99,11 @@ type TokenSpeed struct {
 // Stats are the periodic numbers.
 type Stats struct {
 	UptimeS        int64   `json:"uptime_s"`
-	Queue          int     `json:"queue"`  // waiting
-	Active         int     `json:"active"` // in work
+	Queue          int     `json:"queue"`         // waiting
+	Active         int     `json:"active"`        // in work
+	Sequences      int     `json:"sequences"`     // of these, computed beside each other now
+	KeptTokens     int     `json:"kept_tokens"`   // of prefixes that are kept
+	CachedTokens   int64   `json:"cached_tokens"` // of prompts, that needed no computing, since the models were loaded
 	DecodeTokS     float64 `json:"decode_tok_s"`
 	PrefillTokS    float64 `json:"prefill_tok_s"`
 	RSSBytes       int64   `json:"rss_bytes"`

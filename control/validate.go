@@ -24,8 +24,8 @@ func (r *Request) check(w *wireRequest) error {
 		return Errorf(BadRequest, "repeat_penalty %v: above 0, at most 100", r.RepeatPenalty)
 	case r.Priority < 0 || r.Priority > lowestPriority:
 		return Errorf(BadRequest, "priority %d: 0 (first) to %d", r.Priority, lowestPriority)
-	case r.Truncate != "" && r.Truncate != "oldest":
-		return Errorf(BadRequest, "truncate %.40q: leave it out or say \"oldest\"", r.Truncate)
+	case r.Truncate != "" && r.Truncate != TruncateOldest && r.Truncate != TruncateMiddle:
+		return Errorf(BadRequest, "truncate %.40q: leave it out, or say \"oldest\" or \"middle\"", r.Truncate)
 	case r.ThinkBudget < 0:
 		return Errorf(BadRequest, "think_budget %d: 0 or more", r.ThinkBudget)
 	case r.FromSeq < 0:
