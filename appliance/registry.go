@@ -4,6 +4,7 @@ package appliance
 
 import (
 	"context"
+	"io"
 	"os"
 	"reflect"
 	"slices"
@@ -32,6 +33,9 @@ type servable interface {
 	Tokenizer() *tokenizer.Tokenizer
 	Template() *tokenizer.Template
 	Steps() uint64
+	Picture(r io.Reader) (*engine.Picture, error)
+	Video(n int, rate float64, open func(i int) (io.ReadCloser, error)) (*engine.Picture, error)
+	Place(prompt string, pictures []*engine.Picture) (string, error)
 	Generate(ctx context.Context, req engine.Request, on func(engine.Event) error) (*engine.Result, error)
 	Rebase(other *os.File) error
 	Close() error

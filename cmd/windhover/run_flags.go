@@ -125,8 +125,3 @@ func first[T any](a, b *T, otherwise T) T {
 		return otherwise
 	}
 }
-
-// noPictures is the answer to --image.
-func noPictures() error {
-	return control.Errorf(control.Unsupported, "--image: pictures are not supported by this build yet")
-}
