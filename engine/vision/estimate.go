@@ -24,6 +24,27 @@ func WeightBytes(f *vqf.File) int64 {
 	return n
 }
 
+// StepBytes is the most that a step of [Encoding] needs of a file's tower, with what
+// is small: what is in memory of the weights where the rest is dropped.
+func StepBytes(f *vqf.File) int64 {
+	a := f.Arch()
+	size := func(name string, parts uint32) int64 {
+		t, _ := f.Tensor(name)
+		return int64(t.Bytes) / int64(max(parts, 1))
+	}
+	first := size("v_patch_embed", 1) + size("v_pos_embed", 1)
+	block := int64(0)
+	large := first
+	for _, name := range []string{"v_q8_qkv", "v_q8_proj", "v_q8_fc1", "v_q8_fc2"} {
+		block += size(name, a.VisDepth)
+		large += size(name, 1)
+	}
+	merger := size("v_merger_f1w", 1) + size("v_merger_f2w", 1)
+	deep := size("v_ds_f1w", a.VisDSCount) + size("v_ds_f2w", a.VisDSCount)
+	large += merger + size("v_ds_f1w", 1) + size("v_ds_f2w", 1)
+	return max(first, block+deep, merger) + WeightBytes(f) - large
+}
+
 // Cost is about what [Tower.Encode] takes for a picture of so many pixels after
 // resizing; see [Tower.Estimate]. The results, which are in it, are told apart.
 func (t *Tower) Cost(pixels int64, workers int) (encode, results int64) {

@@ -3,10 +3,8 @@
 package vision
 
 import (
-	"context"
 	"fmt"
 
-	"windhover/kernels"
 	"windhover/vqf"
 )
 
@@ -19,6 +17,9 @@ type Options struct {
 	// as long as the tower is used; nil: the mapping of the file. It is for files
 	// whose data is not in memory, such as encrypted ones.
 	Data func(name string) ([]byte, error)
+	// Drop is called with bytes of Data, or of the mapping, that a picture does not
+	// need any more before its next frame; nil: nobody wants to know.
+	Drop func(data []byte)
 }
 
 // Tower is the vision tower of an open file. It holds no memory of its own
@@ -30,6 +31,7 @@ type Tower struct {
 	reference bool
 	chunk     int // patches that go through a matrix together
 	levels    int // of DeepStack
+	drop      func([]byte)
 }
 
 // Open binds the tower of a file, which must stay open; nothing of the data is
@@ -55,7 +57,7 @@ func plan(f *vqf.File, opt Options) (*Tower, error) {
 	if !f.HasVision() {
 		return nil, fmt.Errorf("vision: %s holds no vision tensors: %w", f.Path(), vqf.ErrUnsupported)
 	}
-	t := &Tower{reference: opt.Reference, chunk: chunkPatches, levels: int(f.Arch().VisDSCount)}
+	t := &Tower{reference: opt.Reference, chunk: chunkPatches, drop: opt.Drop, levels: int(f.Arch().VisDSCount)}
 	var err error
 	if t.cfg, err = ConfigOf(f); err != nil {
 		return nil, err
@@ -80,36 +82,6 @@ type Embedding struct {
 	Places    int         // of all frames of the tower
 	Tokens    []float32   // [Places][Dim], in the order of the prompt: what the places begin with
 	DeepStack [][]float32 // [Levels][Places][Dim]: level i is added to the places after text layer i
-}
-
-// Encode computes a picture or the frames of a video, with all workers of the
-// pool. A frame of the tower looks at itself only; the result is the same for
-// any number of workers. The error is the context's, or a *kernels.FaultError
-// where a page of the file cannot be read.
-func (t *Tower) Encode(ctx context.Context, p *Patches, pool *kernels.Pool) (*Embedding, error) {
-	if p.cfg.Patch != t.cfg.Patch || p.cfg.Merge != t.cfg.Merge || p.cfg.Temporal != t.cfg.Temporal {
-		return nil, fmt.Errorf("vision: patches of %d x %d pixels and %d frames, the tower's have %d x %d and %d",
-			p.cfg.Patch, p.cfg.Patch, p.cfg.Temporal, t.cfg.Patch, t.cfg.Patch, t.cfg.Temporal)
-	}
-	e := &Embedding{Grid: p.Grid, Places: p.Places(), DeepStack: make([][]float32, t.Levels())}
-	e.Tokens = make([]float32, e.Places*t.s.out)
-	for i := range e.DeepStack {
-		e.DeepStack[i] = make([]float32, e.Places*t.s.out)
-	}
-	r := &runner{pool: pool}
-	defer r.watch(ctx)()
-	var encode func(frame int) error
-	if t.reference {
-		encode = newReference(t, p, r, e).frame
-	} else {
-		encode = newPass(t, p, r, e).frame
-	}
-	for frame := range p.Grid.T {
-		if err := encode(frame); err != nil {
-			return nil, err
-		}
-	}
-	return e, nil
 }
 
 // outputs are where the places of a frame go: that of a merger of the list, or

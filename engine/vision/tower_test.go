@@ -410,3 +410,46 @@ func planOf(t *testing.T, f *vqf.File) *Tower {
 	}
 	return p
 }
+
+// Step by step, with another picture's steps between, a picture is what it is in one
+// go, and what is told to be dropped is each large tensor once a frame.
+func TestSteps(t *testing.T) {
+	f := writeFile(t, tinyArch(), "", noiseSource(8))
+	dropped := int64(0)
+	tower, plain := open(t, f, Options{Drop: func(data []byte) { dropped += int64(len(data)) }}), open(t, f, Options{})
+	c := tower.Config()
+	pool := newPool(t, 2)
+	film, err := framesOf(&c, []*Image{noiseImage(64, 64, 1), noiseImage(64, 64, 2), noiseImage(64, 64, 3)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := []*Patches{squares(t, c)["middle"], film}
+	var under []*Encoding
+	for _, p := range list {
+		e, err := tower.Begin(p, pool)
+		if err != nil {
+			t.Fatal(err)
+		}
+		under = append(under, e)
+	}
+	made := make([]*Embedding, len(list))
+	for made[0] == nil || made[1] == nil {
+		for i, e := range under {
+			if made[i] != nil {
+				continue
+			}
+			if made[i], err = e.Step(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for i, p := range list {
+		if !sameBits(made[i].values(), encode(t, plain, p, pool).values()) {
+			t.Errorf("picture %d differs", i)
+		}
+	}
+	least := WeightBytes(f) * int64(1+film.Grid.T) * 9 / 10
+	if dropped < least || StepBytes(f) >= WeightBytes(f) {
+		t.Errorf("%d bytes dropped, want %d and more; a step needs %d of %d", dropped, least, StepBytes(f), WeightBytes(f))
+	}
+}
