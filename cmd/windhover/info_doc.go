@@ -33,6 +33,7 @@ type infoDoc struct {
 	DataOffset   uint64         `json:"data_offset,omitempty"`
 	FileLen      uint64         `json:"file_len,omitempty"`
 	Model        *infoModel     `json:"model,omitempty"`
+	Memory       *infoMemory    `json:"memory,omitempty"`   // VQF, with --memory
 	Metadata     map[string]any `json:"metadata,omitempty"` // GGUF
 	Files        []string       `json:"files,omitempty"`    // safetensors
 	Tensors      []infoTensor   `json:"tensors"`
@@ -146,6 +147,9 @@ func (d *infoDoc) print(out io.Writer) error {
 	}
 	if m := d.Model; m != nil {
 		m.print(line)
+	}
+	if d.Memory != nil {
+		line("memory", "%s", d.Memory)
 	}
 	if d.Architecture != "" {
 		line("architecture", "%s", plainText(d.Architecture))
