@@ -269,12 +269,16 @@ func (a *admission) spend(n Need) Need {
 	}
 	most := a.c.Layers * a.c.TopK // what a token takes, where there is no limit
 	if a.opt.MemoryLimit > 0 {
-		most = min(a.c.Layers*a.c.NExperts, n.Experts+int((a.opt.MemoryLimit-n.Total())/a.weights.expert))
+		most = min(a.c.Layers*a.c.NExperts, n.Experts+int((a.spendable()-n.Total())/a.weights.expert))
 	}
 	most = max(most, n.Experts)
 	n, _ = a.more(n, func(n *Need) { n.Experts = most })
 	return n
 }
+
+// spendable is how much of the limit experts may take, which take all that they can:
+// memory of our own is nothing that the system can take back when others need some.
+func (a *admission) spendable() int64 { return a.opt.MemoryLimit - a.opt.MemoryLimit/16 }
 
 // more is n with a change, if that fits the limit.
 func (a *admission) more(n Need, change func(*Need)) (Need, bool) {
