@@ -23,8 +23,10 @@ type embedding struct {
 	*vision.Embedding
 }
 
-// bytes is what an embedding takes.
-func (e *embedding) bytes() int64 {
+func (e *embedding) bytes() int64 { return embeddingBytes(e.Embedding) }
+
+// embeddingBytes is what an embedding takes.
+func embeddingBytes(e *vision.Embedding) int64 {
 	return 4 * int64(len(e.Tokens)) * int64(1+len(e.DeepStack))
 }
 

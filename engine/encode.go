@@ -7,69 +7,182 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"windhover/engine/vision"
 )
 
-// prepare has the tower compute what n positions from pos need of a scene's
-// pictures, or takes what is kept of them. It is called before a pass, with the
-// pool attached. The error is errStopped where ctx ended, or a page fault.
-func (m *Model) prepare(ctx context.Context, c *scene, pos, n int) error {
-	var err error
+// underway is the picture that the tower computes: one at a time, for one is what
+// memory is counted for.
+type underway struct {
+	*vision.Encoding
+	picture *Picture
+	scene   *scene
+	ctx     context.Context // ended: nobody waits for it
+}
+
+// lacking is the first run among n positions from pos whose picture is not computed;
+// nil for none. What is kept of other requests is taken.
+func (m *Model) lacking(c *scene, pos, n int) *run {
+	var lack *run
 	c.within(pos, n, func(r *run, _, _, _ int) {
-		if err != nil || c.made[r.picture] != nil {
+		if lack != nil || c.made[r.picture] != nil {
 			return
 		}
 		if e := m.sight.kept.find(r.picture.key); e != nil {
 			c.made[r.picture] = e
-			c.known++
 			return
 		}
-		e, failed := m.sight.encode(ctx, r.picture.patches, m.pool)
-		switch {
-		case failed != nil && ctx.Err() != nil:
-			err = errStopped
-		case failed != nil:
-			err = fmt.Errorf("engine: picture at position %d: %w", r.at, failed)
-		default:
-			c.made[r.picture] = e
-			m.sight.kept.keep(r.picture.key, e)
-		}
+		lack = r
 	})
-	return err
+	return lack
 }
 
-// picturesKnown counts the pictures that needed no computing, once all of the prompt
-// is computed: those that were kept, and those whose places were still in the cache.
-func (c *scene) picturesKnown(pictures []*Picture) int {
-	if c == nil {
-		return 0
+// start lets the tower begin with the picture of a run.
+func (m *Model) start(ctx context.Context, c *scene, r *run) error {
+	e, err := m.sight.begin(r.picture.patches, m.pool)
+	if err != nil {
+		return fmt.Errorf("engine: picture at position %d: %w", r.at, err)
 	}
-	known := c.known
-	for i, p := range pictures {
-		if c.made[p] == nil || slices.Contains(pictures[:i], p) {
-			known++
+	c.fresh[r.picture] = true
+	m.sight.at = &underway{e, r.picture, c, ctx}
+	return nil
+}
+
+// advance computes a part of the picture under way; with the last one it is there,
+// for its scene and for others that look at the same. The error is errStopped where
+// nobody waits for it any more, or a page fault.
+func (m *Model) advance() error {
+	at := m.sight.at
+	e, err := at.Step(at.ctx)
+	if err == nil && e == nil {
+		return nil
+	}
+	m.sight.at = nil
+	switch {
+	case err != nil && at.ctx.Err() != nil:
+		return errStopped
+	case err != nil:
+		return fmt.Errorf("engine: picture: %w", err)
+	}
+	at.scene.made[at.picture] = e
+	m.sight.kept.keep(at.picture.key, e)
+	return nil
+}
+
+// showing makes an evaluation see pictures, until hide.
+func (m *Model) showing(ctx context.Context, tokens []int32, pictures []*Picture) (hide func(), err error) {
+	if m.seq.scene, err = m.compose(tokens, pictures); err != nil {
+		m.seq.scene = nil
+		return nil, err
+	}
+	if m.seq.scene != nil {
+		m.seq.scene.ctx = ctx
+	}
+	return func() { m.seq.scene = nil }, nil
+}
+
+// look computes the pictures that an evaluation needs for n positions from pos.
+func (m *Model) look(c *scene, pos, n int) error {
+	for c != nil {
+		r := m.lacking(c, pos, n)
+		if r == nil {
+			return nil
+		}
+		if err := m.start(c.ctx, c, r); err != nil {
+			return err
+		}
+		for m.sight.at != nil {
+			if err := m.advance(); err != nil {
+				return err
+			}
 		}
 	}
-	return known
+	return nil
 }
 
-// see has the tower compute what the pass in work needs, on the scheduler's
-// goroutine. A request that fails in it, or that nobody waits for any more, is taken
-// out of the pass.
+// sees cuts n positions of a request, from pos, to those in front of a picture that
+// is not computed; a request that is at one waits for the tower.
+func (s *scheduler) sees(g *generation, pos, n int) int {
+	if g.scene == nil {
+		return n
+	}
+	r := s.m.lacking(g.scene, pos, n)
+	if r == nil {
+		return n
+	}
+	return max(r.at-pos, 0)
+}
+
+// see has the tower compute a part of a picture, on the scheduler's goroutine, if a
+// request waits for one: the one under way, else that of the first in line. What
+// others are told goes on in between.
 func (s *scheduler) see() {
-	for i := 0; i < len(s.inPass); {
-		g, sp := s.inPass[i], &s.spans[i]
-		err := s.m.prepare(g.leaving, g.scene, sp.pos, len(sp.tokens))
-		if err == nil {
-			i++
-			continue
+	sight := s.m.sight
+	if sight == nil || sight.at == nil && len(s.blind) == 0 {
+		return
+	}
+	if sight.at == nil {
+		g := s.firstBlind()
+		if g == nil {
+			return
 		}
-		s.mu.Lock()
-		if !errors.Is(err, errStopped) {
+		if len(s.spans) > 0 && s.inSight(g) > sight.kept.budget {
+			return // until those have read theirs
+		}
+		r := s.m.lacking(g.scene, g.seq.len(), 1)
+		if r == nil {
+			return // another's was the same
+		}
+		if err := s.m.start(g.leaving, g.scene, r); err != nil {
+			s.blinded(g.scene, err)
+			return
+		}
+	}
+	c := sight.at.scene
+	if err := s.m.advance(); err != nil && !errors.Is(err, errStopped) {
+		s.blinded(c, err)
+	}
+}
+
+// firstBlind is the first that still waits for the tower.
+func (s *scheduler) firstBlind() *generation {
+	for _, g := range s.blind {
+		if g.seq != nil && g.leaving.Err() == nil { // neither put back nor left
+			return g
+		}
+	}
+	return nil
+}
+
+// blinded ends the request whose picture could not be computed.
+func (s *scheduler) blinded(c *scene, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, g := range slices.Concat(s.active, s.waiting) {
+		if g.scene == c {
 			s.finish(g, "", err)
 			g.tell()
 		}
-		s.spans, s.inPass = slices.Delete(s.spans, i, i+1), slices.Delete(s.inPass, i, i+1)
-		s.mu.Unlock()
+	}
+}
+
+// inSight is what the pictures of requests other than g hold in memory, in bytes.
+func (s *scheduler) inSight(g *generation) int64 {
+	n := int64(0)
+	for _, other := range s.active {
+		if other != g && other.scene != nil {
+			for _, e := range other.scene.made {
+				n += embeddingBytes(e)
+			}
+		}
+	}
+	return n
+}
+
+// forsake lets go of a picture that nobody waits for.
+func (s *sight) forsake() {
+	if s != nil && s.at != nil && s.at.ctx.Err() != nil {
+		s.at = nil
 	}
 }
 
@@ -86,14 +199,10 @@ func (g *generation) see() (err error) {
 	return nil
 }
 
-// showing makes an evaluation see pictures, until hide.
-func (m *Model) showing(ctx context.Context, tokens []int32, pictures []*Picture) (hide func(), err error) {
-	if m.seq.scene, err = m.compose(tokens, pictures); err == nil {
-		err = m.prepare(ctx, m.seq.scene, 0, len(tokens))
+// picturesKnown is how many of the pictures the tower did not have to compute.
+func (g *generation) picturesKnown() int {
+	if g.scene == nil {
+		return 0
 	}
-	if err != nil {
-		m.seq.scene = nil
-		return nil, err
-	}
-	return func() { m.seq.scene = nil }, nil
+	return len(g.req.Pictures) - len(g.scene.fresh)
 }

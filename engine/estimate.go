@@ -219,9 +219,13 @@ func (a *admission) spendOnCache(n Need) Need {
 // weigh sets what the weights of n take, the vision tower's among them.
 func (a *admission) weigh(n Need) Need {
 	n = a.weighText(n)
-	n.Weights += a.pictures.weights
+	tower := a.pictures.weights
+	if n.Residency != ResidencyFull && !a.encrypted {
+		tower = a.pictures.least // see sight: the rest is dropped behind it
+	}
+	n.Weights += tower
 	if a.encrypted {
-		n.Private += a.pictures.weights
+		n.Private += tower
 	}
 	return n
 }

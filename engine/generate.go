@@ -303,7 +303,7 @@ func (g *generation) result() *Result {
 		Truncated: len(g.req.Tokens) - len(g.prompt),
 		Usage: Usage{
 			Prompt: len(g.prompt), Completion: len(g.ids()), Cached: g.cached,
-			Pictures: len(g.req.Pictures), PicturesKnown: g.scene.picturesKnown(g.req.Pictures),
+			Pictures: len(g.req.Pictures), PicturesKnown: g.picturesKnown(),
 		},
 		Timing: Timing{Total: g.end.Sub(g.start)},
 	}

@@ -120,7 +120,7 @@ func TestLayeredHoldsLittle(t *testing.T) {
 	m := load(t, published(t), Options{NoTokenizer: true, Residency: ResidencyLayered, Context: 64})
 	need := m.Info().Need
 	layer := footprintOf(m.file, &m.cfg, "q4").layer
-	text := need.Weights - vision.WeightBytes(m.file)
+	text := need.Weights - vision.StepBytes(m.file)
 	before, most := resident(t, "RssFile"), int64(0)
 	m.st.trace = func(int, []float32) {
 		most = max(most, resident(t, "RssFile")-before+inCore(t, m.w.res.(*streamed).mem))

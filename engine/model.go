@@ -140,6 +140,9 @@ func (m *Model) feed(tokens []int32) error {
 	for !m.seq.grow(pos + len(tokens)) {
 		m.sched.tree.evict() // there is something: a sequence alone has room
 	}
+	if err := m.look(m.seq.scene, pos, len(tokens)); err != nil {
+		return err
+	}
 	m.spans[0] = span{seq: m.seq, tokens: tokens, pos: pos}
 	if err := m.st.forward(m.spans[:]); err != nil {
 		return fmt.Errorf("engine: position %d: %w", pos, err)

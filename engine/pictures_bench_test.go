@@ -39,7 +39,7 @@ func BenchmarkPicture(b *testing.B) {
 			b.Fatal(err)
 		}
 		start := time.Now()
-		_, err = m.sight.encode(ctx, pic.patches, m.pool)
+		_, err = m.sight.tower.Encode(ctx, pic.patches, m.pool)
 		picture := time.Since(start)
 		end(&err)
 		if err != nil {

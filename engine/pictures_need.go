@@ -42,6 +42,7 @@ func (n *pictureNeed) lower(c vision.Config) vision.Config {
 type pictureCost struct {
 	tower   *vision.Tower // without weights
 	weights int64         // bytes of them
+	least   int64         // of these, in memory where each is dropped after its use
 	workers int
 }
 
@@ -53,7 +54,7 @@ func pictureCostOf(f *vqf.File, opt Options, workers int) (pictureCost, error) {
 	if err != nil {
 		return pictureCost{}, fmt.Errorf("engine: %w", err)
 	}
-	return pictureCost{tower, vision.WeightBytes(f), workers}, nil
+	return pictureCost{tower, vision.WeightBytes(f), vision.StepBytes(f), workers}, nil
 }
 
 // step is what pictures may cost in a step. None takes more than half of the context.

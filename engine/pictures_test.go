@@ -131,10 +131,10 @@ func TestTextBesidePictures(t *testing.T) {
 // counted counts what the tower computes.
 func counted(m *Model) *int {
 	n := new(int)
-	encode := m.sight.encode
-	m.sight.encode = func(ctx context.Context, p *vision.Patches, pool *kernels.Pool) (*vision.Embedding, error) {
+	begin := m.sight.begin
+	m.sight.begin = func(p *vision.Patches, pool *kernels.Pool) (*vision.Encoding, error) {
 		*n++
-		return encode(ctx, p, pool)
+		return begin(p, pool)
 	}
 	return n
 }
@@ -265,16 +265,16 @@ func TestPictureCancelled(t *testing.T) {
 	want := generate(t, m, ids, pictures)
 	fresh := seeing(t, Options{Threads: 1})
 	ctx, cancel := context.WithCancel(context.Background())
-	encode := fresh.sight.encode
-	fresh.sight.encode = func(ctx context.Context, p *vision.Patches, pool *kernels.Pool) (*vision.Embedding, error) {
+	begin := fresh.sight.begin
+	fresh.sight.begin = func(p *vision.Patches, pool *kernels.Pool) (*vision.Encoding, error) {
 		cancel()
-		return encode(ctx, p, pool)
+		return begin(p, pool)
 	}
 	res, err := fresh.Generate(ctx, Request{Tokens: ids, Pictures: pictures, MaxTokens: 8, IgnoreEOS: true, Raw: true}, nil)
 	if err != nil || res.Finish != FinishCancel || len(res.Tokens) != 0 {
 		t.Fatalf("result %+v, error %v; want a cancelled one", res, err)
 	}
-	fresh.sight.encode = encode
+	fresh.sight.begin = begin
 	if got := generate(t, fresh, ids, pictures); !slices.Equal(got.Tokens, want.Tokens) {
 		t.Errorf("tokens %v after a cancelled picture, want %v", got.Tokens, want.Tokens)
 	}
@@ -366,5 +366,84 @@ func TestPicturesWithinMemory(t *testing.T) {
 	var memory *MemoryError
 	if !errors.As(err, &memory) {
 		t.Errorf("a limit of 1 MiB: error %v, want a MemoryError", err)
+	}
+}
+
+// While the tower computes for one request, another is answered: in between its
+// steps, and with the tokens it gets alone.
+func TestAnswersGoOnBesidePictures(t *testing.T) {
+	m := seeing(t, Options{Threads: 1, Sequences: 2})
+	req := Request{Tokens: testmodel.Tokens("Say something."), MaxTokens: 16, IgnoreEOS: true, Raw: true}
+	want, err := m.Generate(context.Background(), req, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pictures := []*Picture{film(t, m, 24, 48, 48, 2)}
+	ids := promptOf(t, m, pictures)
+	var other *generation
+	begin := m.sight.begin
+	m.sight.begin = func(p *vision.Patches, pool *kernels.Pool) (*vision.Encoding, error) {
+		var err error
+		if other, err = m.newGeneration(req); err == nil {
+			err = m.sched.enter(other)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		return begin(p, pool)
+	}
+	between := 0 // passes that began while a picture was under way
+	m.st.trace = func(layer int, _ []float32) {
+		if layer == 0 && m.sight.at != nil {
+			between++
+		}
+	}
+	if res := generate(t, m, ids, pictures); len(res.Tokens) == 0 {
+		t.Error("no answer about the video")
+	}
+	got, err := other.follow(context.Background(), nil)
+	if err != nil || !slices.Equal(got.Tokens, want.Tokens) {
+		t.Errorf("tokens %v, %v; alone %v", got, err, want.Tokens)
+	}
+	if between < req.MaxTokens {
+		t.Errorf("%d passes beside the picture, want the whole other answer of %d", between, req.MaxTokens)
+	}
+}
+
+// What a request has read of its pictures is let go, a cancelled one's picture too.
+func TestPicturesAreLetGo(t *testing.T) {
+	m := seeing(t, Options{Threads: 1, Chunk: 16})
+	ids, pictures := sceneOf(t, m)
+	c, err := m.compose(ids, pictures)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range pictures {
+		c.made[p] = new(vision.Embedding)
+	}
+	for _, r := range c.runs {
+		c.read(r.at + r.n - 1)
+		if c.made[r.picture] == nil {
+			t.Errorf("a picture is gone before its last place, at %d", r.at)
+		}
+		c.read(r.at + r.n)
+	}
+	if len(c.made) != 0 {
+		t.Errorf("%d pictures are still there", len(c.made))
+	}
+}
+
+// In layered residency the tower's weights are dropped behind each step, and admission
+// counts a step's.
+func TestPicturesLayered(t *testing.T) {
+	path := testmodel.Write(t, testmodel.Config{Vision: true, Random: true, Q8: 2, MaxSeq: 512})
+	full, layered := load(t, path, Options{Threads: 1}), load(t, path, Options{Threads: 1, Residency: ResidencyLayered})
+	ids, pictures := sceneOf(t, full)
+	if !slices.Equal(seenLogits(t, full, ids, pictures, 0), seenLogits(t, layered, ids, pictures, 0)) {
+		t.Error("logits differ by residency")
+	}
+	tower, least := vision.WeightBytes(layered.file), vision.StepBytes(layered.file)
+	if n := layered.Info().Need; n.Weights > full.Info().Need.Weights-(tower-least)/2 { // slots are whole pages
+		t.Errorf("weights of %d bytes, %d in full; the tower has %d, a step %d", n.Weights, full.Info().Need.Weights, tower, least)
 	}
 }

@@ -147,9 +147,14 @@ func (s *scheduler) release(g *generation) {
 // compose puts the next pass together: a token of each request that is being
 // answered, then pieces of prompts. mu is held.
 func (s *scheduler) compose() {
-	s.spans, s.inPass = s.spans[:0], s.inPass[:0]
+	s.spans, s.inPass, s.blind = s.spans[:0], s.inPass[:0], s.blind[:0]
 	for i := 0; i < len(s.active); i++ {
-		if g := s.active[i]; g.left() == 1 && s.room(g) {
+		g := s.active[i]
+		switch {
+		case g.left() != 1:
+		case s.sees(g, g.seq.len(), 1) == 0:
+			s.blind = append(s.blind, g)
+		case s.room(g):
 			s.add(g, 1)
 		}
 	}
@@ -162,7 +167,11 @@ func (s *scheduler) compose() {
 		if g == nil {
 			return
 		}
-		n := min(g.left(), budget)
+		n := s.sees(g, g.seq.len(), min(g.left(), budget))
+		if n == 0 {
+			s.blind = append(s.blind, g)
+			continue
+		}
 		for !g.seq.grow(g.seq.len() + n) {
 			switch {
 			case s.tree.evict():
@@ -208,7 +217,7 @@ func (s *scheduler) lastBut(g *generation) *generation {
 func (s *scheduler) nextPrompt() *generation {
 	var first *generation
 	for _, g := range s.active {
-		if g.left() > 1 && !slices.Contains(s.inPass, g) && (first == nil || comesBefore(g, first) < 0) {
+		if g.left() > 1 && !slices.Contains(s.inPass, g) && !slices.Contains(s.blind, g) && (first == nil || comesBefore(g, first) < 0) {
 			first = g
 		}
 	}

@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 
@@ -14,12 +15,16 @@ import (
 // scene is what pictures are to a prompt: where they stand, where that puts the
 // tokens for the rotary embedding, and what each position is told apart by.
 type scene struct {
-	labels []int32    // [prompt] the token, or below zero what is in that place of which picture
-	pos    [3][]int32 // [prompt] rotary positions: time, row, column
-	delta  int32      // position n behind the prompt is n + delta on all three
-	runs   []run      // in order
-	made   map[*Picture]*vision.Embedding
-	known  int // of the pictures, those that needed no computing
+	labels []int32         // [prompt] the token, or below zero what is in that place of which picture
+	pos    [3][]int32      // [prompt] rotary positions: time, row, column
+	delta  int32           // position n behind the prompt is n + delta on all three
+	runs   []run           // in order
+	ctx    context.Context // of an evaluation
+
+	// The goroutine's that computes: what is there and still needed, and what the
+	// tower had to compute.
+	made  map[*Picture]*vision.Embedding
+	fresh map[*Picture]bool
 }
 
 // run is the places of a picture, or of a frame of a video, in a prompt.
@@ -59,7 +64,7 @@ func (m *Model) compose(ids []int32, pictures []*Picture) (*scene, error) {
 			stills, images = append(stills, p), append(images, p.patches.Grid)
 		}
 	}
-	c := &scene{labels: make([]int32, len(ids)), made: map[*Picture]*vision.Embedding{}}
+	c := &scene{labels: make([]int32, len(ids)), made: map[*Picture]*vision.Embedding{}, fresh: map[*Picture]bool{}}
 	for axis := range c.pos {
 		c.pos[axis] = make([]int32, len(ids))
 	}
@@ -114,6 +119,23 @@ func (c *scene) shared(n int) int {
 		}
 	}
 	return n
+}
+
+// read lets go of the pictures whose places are among the first n positions, which
+// are computed.
+func (c *scene) read(n int) {
+	if c == nil || len(c.made) == 0 {
+		return
+	}
+	last := map[*Picture]int{}
+	for _, r := range c.runs {
+		last[r.picture] = r.at + r.n
+	}
+	for p := range c.made {
+		if last[p] <= n {
+			delete(c.made, p)
+		}
+	}
 }
 
 // at is the rotary position of p.

@@ -40,6 +40,7 @@ type scheduler struct {
 	cached   int64 // tokens that prompts found in the tree
 	clients  map[string]*account
 	inPass   []*generation // what the pass in work computes, by span
+	blind    []*generation // beside it, those that wait for the tower
 
 	// The goroutine's own.
 	spans []span
@@ -173,8 +174,9 @@ func (s *scheduler) turn() bool {
 		}
 	}
 	s.admit()
+	s.m.sight.forsake()
 	s.compose()
-	more := len(s.spans) > 0
+	more := len(s.spans)+len(s.blind) > 0
 	s.m.st.stop.Store(false)
 	s.mu.Unlock()
 	if !more {

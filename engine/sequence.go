@@ -45,6 +45,7 @@ func (q *sequence) grow(n int) bool {
 func (q *sequence) computed(labels []int32) {
 	from := len(q.labels)
 	q.labels = append(q.labels, labels...)
+	q.scene.read(len(q.labels))
 	for i := from / kernels.AttnBlock; i < kvPages(len(q.labels)); i++ {
 		q.pages[i].fill = min(len(q.labels)-i*kernels.AttnBlock, kernels.AttnBlock)
 	}

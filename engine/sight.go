@@ -3,11 +3,12 @@
 package engine
 
 import (
-	"context"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -28,9 +29,11 @@ type sight struct {
 
 	decoding sync.Mutex // one picture is decoded at a time: memory is counted for one
 
-	// encode is the tower's Encode; tests count.
-	encode func(context.Context, *vision.Patches, *kernels.Pool) (*vision.Embedding, error)
-	kept   embeddings // the goroutine that computes uses it
+	// begin is the tower's Begin; tests count. The goroutine that computes uses it
+	// and what follows.
+	begin func(*vision.Patches, *kernels.Pool) (*vision.Encoding, error)
+	at    *underway // nil: no picture
+	kept  embeddings
 }
 
 // openSight binds the tower of a file, which is deciphered into memory of its own
@@ -54,11 +57,14 @@ func openSight(f *vqf.File, opt Options, need Need, stamp vqf.Stamp, workers int
 		}
 		o.Data = data
 	}
+	if need.Residency != ResidencyFull && s.mem == nil {
+		o.Drop = func(data []byte) { advise([][]byte{wholePages(data)}, unix.MADV_DONTNEED) }
+	}
 	var err error
 	if s.tower, err = vision.Open(f, o); err != nil {
 		return s, fmt.Errorf("engine: %w", err)
 	}
-	s.encode = s.tower.Encode
+	s.begin = s.tower.Begin
 	s.cfg = need.pictures.lower(s.tower.Config())
 	return s, nil
 }
@@ -141,6 +147,17 @@ func (s *sight) decipher(f *vqf.File, stamp vqf.Stamp, workers int) (func(name s
 		}
 		return data, nil
 	}, nil
+}
+
+// wholePages cuts b to the pages that lie in it entirely.
+func wholePages(b []byte) []byte {
+	page := os.Getpagesize()
+	from := (page - int(uintptr(unsafe.Pointer(unsafe.SliceData(b)))%uintptr(page))) % page
+	n := (len(b) - from) / page * page
+	if n <= 0 {
+		return nil
+	}
+	return b[from:][:n]
 }
 
 func (s *sight) close() error {
