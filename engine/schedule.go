@@ -126,9 +126,9 @@ func (s *scheduler) wait() bool {
 		s.mu.Lock()
 		work := len(s.active)+len(s.loans) > 0 || slices.ContainsFunc(s.waiting, func(g *generation) bool { return !g.behind() })
 		s.attached = work
-		closing := s.closing
+		over := s.closing && len(s.waiting) == 0 // some may wait for their listeners
 		s.mu.Unlock()
-		if work || closing {
+		if work || over {
 			return work
 		}
 		select {

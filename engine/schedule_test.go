@@ -409,6 +409,39 @@ func TestFaultOfAPass(t *testing.T) {
 	}
 }
 
+// Closing waits for one who is far behind as well.
+func TestCloseWaitsForListener(t *testing.T) {
+	m, err := Load(testmodel.Write(t, testmodel.Default()), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := make(chan error)
+	text := ""
+	res, err := m.Generate(context.Background(), Request{Tokens: testmodel.Tokens("0")}, func(e Event) error {
+		if text == "" {
+			go func() { closed <- m.Close() }()
+			for {
+				s := m.sched
+				s.mu.Lock()
+				behind := s.closing && len(s.waiting) == 1 && s.waiting[0].behind()
+				s.mu.Unlock()
+				if behind {
+					break
+				}
+				runtime.Gosched()
+			}
+		}
+		text += e.Delta.Text
+		return nil
+	})
+	if err != nil || len(res.Text) != 255 || text != res.Text {
+		t.Errorf("%+v, %v", res, err)
+	}
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+}
+
 // What ends while others wait makes room for them, and nothing is left behind.
 func TestCloseWaitsForAll(t *testing.T) {
 	m, err := Load(testmodel.Write(t, testmodel.Default()), Options{Sequences: 2})
