@@ -13,7 +13,6 @@ import (
 	"sync/atomic"
 
 	"windhover/kernels"
-	"windhover/vqf"
 )
 
 // BenchOptions say what to measure. The zero value measures the machine, and
@@ -97,21 +96,21 @@ func (b *bench) doing(format string, a ...any) {
 	}
 }
 
-// check finds before anything is measured that there is no model to measure, or no
-// room for it.
+// check finds before anything is measured that there is no model to measure, or none
+// that can run, or no room for it.
 func (b *bench) check() (err error) {
 	for _, n := range b.prompts() {
-		if n < 1 {
-			return fmt.Errorf("bench: a prompt of %d tokens: give 1 or more", n)
+		if n < 1 || n > benchLongest {
+			return fmt.Errorf("bench: a prompt of %d tokens: give 1 to %d", n, benchLongest)
 		}
 	}
 	for _, n := range b.contexts() {
-		if n < 0 {
-			return fmt.Errorf("bench: %d tokens of context: give 0 or more", n)
+		if n < 0 || n > benchLongest {
+			return fmt.Errorf("bench: %d tokens of context: give 0 to %d", n, benchLongest)
 		}
 	}
-	if b.opt.Tokens < 0 {
-		return fmt.Errorf("bench: %d tokens to generate: give 1 or more, or 0 for about two seconds of them", b.opt.Tokens)
+	if b.opt.Tokens < 0 || b.opt.Tokens > benchLongest {
+		return fmt.Errorf("bench: %d tokens to generate: give 1 to %d, or 0 for about two seconds of them", b.opt.Tokens, benchLongest)
 	}
 	switch {
 	case b.opt.Mixed:
@@ -120,11 +119,8 @@ func (b *bench) check() (err error) {
 		b.made, err = b.makeModel()
 		return err
 	}
-	f, err := vqf.Open(b.opt.Model, vqf.OpenOptions{})
-	if err != nil {
-		return notConverted(b.opt.Model, err)
-	}
-	return f.Close()
+	b.opt.Model = WeightFile(b.opt.Model)
+	return b.runs(b.opt.Model)
 }
 
 // chooseThreads settles which CPUs are used and with how many threads.
@@ -140,12 +136,14 @@ func (b *bench) chooseThreads() error {
 		}
 		b.opt.Threads = append(b.opt.Threads, max(len(topo.Big), 1))
 	}
+	b.opt.Threads = slices.Compact(slices.Sorted(slices.Values(b.opt.Threads)))
 	for _, n := range b.opt.Threads {
 		if n < 1 || n > len(b.cpus) {
 			return fmt.Errorf("bench: %d threads: this process may use 1 to %d CPUs", n, len(b.cpus))
 		}
 	}
-	return nil
+	// A CPU quota may allow less.
+	return b.withPool(slices.Max(b.opt.Threads), func(*kernels.Pool) error { return nil })
 }
 
 // cpuOrder is every CPU of the process in the order in which workers get one: the

@@ -64,7 +64,10 @@ func (b *bench) model(ctx context.Context) error {
 // bytes of each.
 func (b *bench) describe(path string) ([]BenchFamily, error) {
 	f, err := vqf.Open(path, vqf.OpenOptions{})
-	if err != nil {
+	switch {
+	case errors.Is(err, vqf.ErrKey):
+		return nil, fmt.Errorf("bench: %s: %w, and bench takes none: make a plain file first (windhover decrypt)", path, vqf.ErrKey)
+	case err != nil:
 		return nil, notConverted(path, err)
 	}
 	d := &BenchModel{Path: path, Mode: fileMode(f), KV: b.opt.KV}
@@ -99,10 +102,53 @@ func (b *bench) options(family string, threads, tokens int) engine.Options {
 	return opt
 }
 
+// benchLongest bounds each number of tokens, as the engine bounds what they sum up to.
+const benchLongest = 1 << 20
+
+// longest is how many tokens are computed at most before others are generated.
+func (b *bench) longest() int { return slices.Max(append(b.contexts(), b.prompts()...)) }
+
+// runs loads a given model as it will be loaded when the machine and the kernels are
+// measured, for the longest text and with most threads, by each copy of its weights:
+// what cannot run is refused before that takes minutes.
+func (b *bench) runs(path string) error {
+	families, err := b.describe(path)
+	if err != nil {
+		return err
+	}
+	for _, family := range families {
+		m, err := b.load(path, family.Family, slices.Max(b.opt.Threads))
+		var short *engine.MemoryError
+		switch {
+		case errors.As(err, &short):
+			return fmt.Errorf("bench: %s needs %d MB for %d tokens, and %d MB are free: choose shorter texts, --kv int8 or a smaller model: %w",
+				path, short.Need.Total()/1e6, short.Need.Context, short.Limit/1e6, engine.ErrMemory)
+		case err != nil:
+			return err
+		}
+		if err := m.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// load loads the model for the longest text.
+func (b *bench) load(path, family string, n int) (*engine.Model, error) {
+	m, err := engine.Load(path, b.options(family, n, b.longest()))
+	if err != nil {
+		return nil, err
+	}
+	if got := m.Info().Threads; got != n {
+		_ = m.Close() // the first error tells more
+		return nil, fmt.Errorf("bench: %d threads: the engine uses %d: the CPU quota or affinity of this process is smaller", n, got)
+	}
+	return m, nil
+}
+
 // fits refuses made-up weights that would not stay in memory as a whole.
 func (b *bench) fits(path string) error {
-	longest := slices.Max(append(b.contexts(), b.prompts()...))
-	opt := b.options("", b.opt.Threads[0], longest)
+	opt := b.options("", b.opt.Threads[0], b.longest())
 	opt.Residency, opt.MemoryLimit = engine.ResidencyFull, readMemory(os.DirFS("/")).budget()
 	_, err := engine.Estimate(path, opt)
 	var short *engine.MemoryError
@@ -116,17 +162,12 @@ func (b *bench) fits(path string) error {
 // modelThreads measures one copy of the weights with n threads.
 func (b *bench) modelThreads(ctx context.Context, path string, family BenchFamily, n int, first bool) (err error) {
 	b.doing("loading the model, %s", threads(n))
-	longest := slices.Max(append(b.contexts(), b.prompts()...))
-	m, err := engine.Load(path, b.options(family.Family, n, longest))
+	m, err := b.load(path, family.Family, n)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
-	info := m.Info()
-	if info.Threads != n {
-		return fmt.Errorf("bench: %d threads: the engine uses %d: the CPU quota or affinity of this process is smaller", n, info.Threads)
-	}
-	d := b.report.Model
+	info, d := m.Info(), b.report.Model
 	if first {
 		i := slices.IndexFunc(d.Families, func(f BenchFamily) bool { return f.Family == family.Family })
 		d.Families[i].Layout, d.LoadMS, d.Residency = info.Layout, info.LoadTime.Milliseconds(), info.Need.Residency

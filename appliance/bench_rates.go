@@ -199,7 +199,11 @@ type tokenRow struct {
 
 func (b *bench) sayTokens(family BenchFamily, info engine.Info) {
 	b.say("")
-	b.say("tokens   %s, %s, %.0f MB of weights a token, kv %s, %s", b.report.Model.Path, info.Layout, float64(family.Weights)/1e6, b.report.Model.KV, info.Need.Residency)
+	held := "all weights in memory"
+	if info.Need.Residency == engine.ResidencyLayered {
+		held = "a layer of them in memory at a time"
+	}
+	b.say("tokens   %s, %s, %.0f MB of weights a token, kv cache in %s, %s", b.report.Model.Path, info.Layout, float64(family.Weights)/1e6, b.report.Model.KV, held)
 	b.say("                            prefill of the length         decode behind the length")
 	b.say("         threads   length     tok/s     GOPS   of peak     tok/s   weights GB/s   of read")
 }

@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -260,6 +261,69 @@ func TestBenchRefuses(t *testing.T) {
 	}
 }
 
+// TestBenchRefusesAModel: what is wrong with a given model, or too much for it or
+// for the memory, is found before a line is written, and so before anything is measured.
+func TestBenchRefusesAModel(t *testing.T) {
+	mixture := vqf.Spec{Mode: vqf.ModeQ8, Arch: experts(vqf.Arch{Dim: 64, NLayers: 2, NHeads: 2, NKVHeads: 1, HeadDim: 32, FFNDim: 128, VocabSize: 512,
+		MaxSeqLen: 64, RopeTheta: 10000, NormEps: 1e-5, BosID: vqf.NoToken, EosID: vqf.NoToken}, 4, 2)}
+	plan, err := vqf.NewPlan(mixture)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Create(filepath.Join(t.TempDir(), "mixture.vqf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join((&madeModel{f, plan, mixture}).begin(), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	wide, bare := testmodel.Default(), testmodel.Default()
+	wide.Layers, wide.Heads, wide.KVHeads, wide.HeadDim, wide.Random = 32, 8, 8, 128, true // 128 KiB of cache a token
+	bare.Bare = true                                                                       // which is no reason to refuse
+	tiny := testmodel.Write(t, bare)
+	for _, c := range []struct {
+		name string
+		opt  BenchOptions
+		kind error
+		want string
+	}{
+		{"unsupported", BenchOptions{Model: f.Name()}, engine.ErrUnsupported, "mixture of experts (4 experts)"},
+		{"context", BenchOptions{Model: tiny, Context: []int{1 << 20}}, engine.ErrRequest, "the most is 1048576"},
+		{"prompt", BenchOptions{Model: tiny, Prompt: []int{1 << 62, 512}}, nil, "a prompt of 4611686018427387904 tokens: give 1 to 1048576"},
+		{"context and tokens", BenchOptions{Model: tiny, Context: []int{1 << 19}, Tokens: 1 << 19}, engine.ErrRequest, "the most is 1048576"},
+		{"memory", BenchOptions{Model: testmodel.Write(t, wide), Context: []int{1000000}}, engine.ErrMemory, "MB are free: choose shorter texts, --kv int8 or a smaller model"},
+		{"directory", BenchOptions{Model: t.TempDir()}, nil, "is a directory without a weight file"},
+	} {
+		c.opt.Threads, c.opt.Quick = []int{1}, true
+		var lines []string
+		_, err := Bench(context.Background(), c.opt, func(s string) { lines = append(lines, s) })
+		if err == nil || !strings.Contains(err.Error(), c.want) || c.kind != nil && !errors.Is(err, c.kind) {
+			t.Errorf("%s: error %v, want %v with %q", c.name, err, c.kind, c.want)
+		}
+		if len(lines) > 0 {
+			t.Errorf("%s: refused after %q", c.name, lines)
+		}
+	}
+}
+
+// TestBenchThreads: a number of threads is measured once, and one that a quota does
+// not allow is refused before the others are measured.
+func TestBenchThreads(t *testing.T) {
+	b := &bench{opt: BenchOptions{Threads: []int{1, 1}}}
+	if err := b.chooseThreads(); err != nil || !slices.Equal(b.opt.Threads, []int{1}) {
+		t.Errorf("threads %v, %v", b.opt.Threads, err)
+	}
+	if len(b.cpus) < 2 {
+		t.Skip("one CPU only")
+	}
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // which limits pools as a quota does
+	var lines []string
+	_, err := Bench(context.Background(), BenchOptions{Threads: []int{2, 1}, Mixed: true, Quick: true}, func(s string) { lines = append(lines, s) })
+	if err == nil || !strings.Contains(err.Error(), "2 threads: the CPU quota of this process allows 1") || len(lines) > 0 {
+		t.Errorf("error %v after %q", err, lines)
+	}
+}
+
 func TestMixedLayoutsAgree(t *testing.T) {
 	b := &bench{opt: BenchOptions{Quick: true, Threads: []int{1}}, report: &BenchReport{}, say: func(string, ...any) {}}
 	if err := b.chooseThreads(); err != nil {
@@ -272,7 +336,7 @@ func TestMixedLayoutsAgree(t *testing.T) {
 	if err := b.mixedShape(context.Background(), &s, row); err != nil {
 		t.Fatal(err)
 	}
-	if !s.Identical || s.MS8x8 <= 0 || s.Ratio <= 0 {
+	if !s.Identical || s.MS8x8 <= 0 || s.Ratio != round2(s.MS4x4/s.MS8x8) {
 		t.Errorf("%+v", s)
 	}
 }

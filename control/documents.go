@@ -49,7 +49,10 @@ func (s *Server) publishStatus(force bool) {
 		return // err: strings, numbers and a time in this century always encode
 	}
 	s.lastStat = p
-	s.control.put(&message{topic: s.topics.Status(), payload: p, qos: 1, retain: true, key: true})
+	// Who has nothing in work is offline a moment after stopping, and a link that is
+	// slow would say the last alone.
+	keep := s.state == StateStopping
+	s.control.put(&message{topic: s.topics.Status(), payload: p, qos: 1, retain: true, key: true, keep: keep})
 }
 
 // InfoChanged publishes the info document again.

@@ -40,6 +40,39 @@ func TestShutdownEndsEverything(t *testing.T) {
 	}
 }
 
+// TestSlowLinkSaysStopping has a link that takes nothing before the device is through:
+// what it passed on its way is said all the same, and the last state last.
+func TestSlowLinkSaysStopping(t *testing.T) {
+	s, err := New(Config{Device: "edge1", StateDir: t.TempDir(), State: StateOnline}, &fake{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	gen := s.control.attach()
+	s.publishStatus(false)
+	done := make(chan error, 1)
+	go func() { done <- s.Shutdown(context.Background()) }()
+	eventually(t, "the last flush", func() bool {
+		s.control.mu.Lock()
+		defer s.control.mu.Unlock()
+		return len(s.control.idle) > 0
+	})
+	var states []string
+	for m, _ := s.control.take(gen); m != nil; m, _ = s.control.take(gen) {
+		if m.topic == s.topics.Status() {
+			var st Status
+			decodeJSON(m.payload, &st)
+			states = append(states, st.State)
+		}
+		s.control.ack(gen, m)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if got, want := strings.Join(states, " "), "stopping offline"; got != want {
+		t.Errorf("states %q, want %q", got, want)
+	}
+}
+
 func TestDrainLetsWorkEnd(t *testing.T) {
 	step := make(chan struct{}, 5)
 	g := newRig(t, &fake{generate: until(step, 3)}, nil)

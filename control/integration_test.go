@@ -382,11 +382,28 @@ func TestManyReaders(t *testing.T) {
 	})
 }
 
+// TestShutdownUnacknowledged sees that a broker that may not know of the end is left
+// without a goodbye, which would keep it from publishing the will.
+func TestShutdownUnacknowledged(t *testing.T) {
+	d := deafBroker(t)
+	s := newDevice(t, &fake{}, quick(d.url), nil)
+	eventually(t, "both links", func() bool {
+		c := s.Counters()
+		return c.Connected["control"] && c.Connected["data"]
+	})
+	if err := s.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "both connections to end", func() bool { return d.gone.Load() == 2 })
+	if n := d.goodbyes.Load(); n != 1 {
+		t.Errorf("%d goodbyes, want that of the data link alone", n)
+	}
+}
+
 // TestStuckBroker sees that a broker that answers pings and nothing else is left.
 func TestStuckBroker(t *testing.T) {
-	d := deafBroker(t)
 	var lost atomic.Int32
-	l := &link{name: "data", endpoint: quick(d), clientID: "x", clean: true, box: newOutbox(time.Now), ackWithin: 50 * time.Millisecond,
+	l := &link{name: "data", endpoint: quick(deafBroker(t).url), clientID: "x", clean: true, box: newOutbox(time.Now), ackWithin: 50 * time.Millisecond,
 		onUp: func() {}, onTry: func(error) {}, onDown: func(err error) {
 			if errors.Is(err, errStuck) {
 				lost.Add(1)

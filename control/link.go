@@ -46,12 +46,13 @@ type link struct {
 	ups       atomic.Uint64             // connections made
 	beat      atomic.Pointer[time.Time] // when the supervisor last moved
 	connected atomic.Bool
+	abrupt    atomic.Bool // run ends without a DISCONNECT: the broker publishes the will
 
 	wg sync.WaitGroup
 }
 
-// run supervises until ctx ends, then disconnects in an orderly way and returns once
-// every goroutine of the link has ended.
+// run supervises until ctx ends, then disconnects, in an orderly way unless abrupt
+// says otherwise, and returns once every goroutine of the link has ended.
 func (l *link) run(ctx context.Context) {
 	defer l.wg.Wait()
 	pause := l.pause(0)
@@ -296,13 +297,15 @@ func (l *link) serve(ctx context.Context, c *conn) error {
 			continue
 		case <-c.lost:
 		case <-ctx.Done():
-			c.client.Disconnect(disconnectMS) // sends DISCONNECT: the will is not published
+			if !l.abrupt.Load() {
+				c.client.Disconnect(disconnectMS) // sends DISCONNECT: the will is not published
+			}
 			c.fail(errShutdown)
 		}
 		break
 	}
 	l.box.detach(gen)
-	if ctx.Err() == nil {
+	if ctx.Err() == nil || l.abrupt.Load() {
 		c.client.Disconnect(0) // ends what the library still runs
 	}
 	return c.reason()

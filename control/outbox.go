@@ -27,6 +27,7 @@ type message struct {
 	qos     byte
 	retain  bool
 	key     bool   // a later message of the same topic replaces this one while it waits
+	keep    bool   // … unless that has no keep: then both are said, in order
 	acked   func() // called once the broker has it; may be nil
 
 	stream *stream // whose window it counts in; nil: none
@@ -53,7 +54,7 @@ type outbox struct {
 	lastGen uint64
 	resend  []*message
 	control []*message
-	keyed   map[string]*message // waiting in control, by topic
+	keyed   map[string]*message // waiting in control, by topic: the last with a key
 	echoes  map[string]repeat   // retained documents to say again, by topic
 	active  []*stream           // with something to send, in round-robin order
 	flight  []*message          // handed over, not acknowledged, in order
@@ -92,7 +93,7 @@ func (o *outbox) putLocked(m *message) {
 			again := &message{topic: m.topic, payload: m.payload, qos: m.qos, retain: true}
 			o.echoes[m.topic] = repeat{again, o.now().Add(echoAfter)}
 		}
-		if old := o.keyed[m.topic]; old != nil {
+		if old := o.keyed[m.topic]; old != nil && (m.keep || !old.keep) {
 			*old = *m
 			return
 		}
@@ -165,7 +166,7 @@ func (o *outbox) pick() (*message, time.Duration) {
 		m := o.control[0]
 		o.control[0] = nil
 		o.control = o.control[1:]
-		if m.key {
+		if o.keyed[m.topic] == m {
 			delete(o.keyed, m.topic)
 		}
 		return m, 0
@@ -280,8 +281,9 @@ func (o *outbox) release(m *message) {
 }
 
 // flush returns when everything is out and acknowledged, when ctx ends, or at once
-// when there is no connection.
-func (o *outbox) flush(ctx context.Context) {
+// when there is no connection. It is false if the broker may still lack something
+// that the connection there is could bring it.
+func (o *outbox) flush(ctx context.Context) bool {
 	done := make(chan struct{})
 	o.mu.Lock()
 	o.idle = append(o.idle, done)
@@ -289,7 +291,9 @@ func (o *outbox) flush(ctx context.Context) {
 	o.mu.Unlock()
 	select {
 	case <-done:
+		return true
 	case <-ctx.Done():
+		return false
 	}
 }
 

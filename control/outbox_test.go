@@ -335,6 +335,26 @@ func TestKeyedMessages(t *testing.T) {
 	h.want(h.drain(true), "3")
 }
 
+func TestKeptMessages(t *testing.T) {
+	h := newHand(t)
+	status := func(p string, keep bool) {
+		h.put(&message{topic: "status", payload: []byte(p), qos: 1, key: true, keep: keep})
+	}
+	status("online", false)
+	h.put(&message{topic: "info", payload: []byte("info"), qos: 1, key: true})
+	status("stopping", true) // in place of online
+	status("stopping", true) // a connection came up meanwhile
+	status("last", false)
+	status("offline", false)
+	h.want(h.drain(true), "stopping info offline")
+	status("stopping", true)
+	status("last", false)
+	m, _ := h.take(h.gen)
+	status("offline", false) // last is still the one to replace
+	h.ack(h.gen, m)
+	h.want(h.drain(true), "offline")
+}
+
 func TestRetainedIsSaidTwice(t *testing.T) {
 	h := newHand(t)
 	status := func(p string) {

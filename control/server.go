@@ -342,8 +342,9 @@ func (s *Server) tick(ctx context.Context) {
 }
 
 // Shutdown says stopping, refuses new requests, lets those in work end until ctx
-// does, interrupts the rest, publishes offline and disconnects. The server cannot be
-// used afterwards.
+// does, interrupts the rest, publishes offline and disconnects. A broker that does
+// not acknowledge that within 2 s is left without a goodbye, so that it publishes the
+// will. The server cannot be used afterwards.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	if s.closed {
@@ -369,7 +370,9 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.state, s.reason = StateOffline, "shutdown"
 	s.mu.Unlock()
 	s.publishStatus(false)
-	s.control.flush(last)
+	if !s.control.flush(last) && s.ctl != nil {
+		s.ctl.abrupt.Store(true)
+	}
 	s.unlink()
 	ended := waitFor(&s.links, 15*time.Second) // longer than any write timeout
 	s.docs.close()

@@ -6,6 +6,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -51,9 +52,16 @@ func stuckReader(t *testing.T, url, filter string) (stop func()) {
 	return func() { nc.Close() }
 }
 
-// deafBroker accepts connections and subscriptions and answers nothing else.
-func deafBroker(t *testing.T) (url string) {
+// deaf is a broker that accepts connections and subscriptions and answers nothing else.
+type deaf struct {
+	url      string
+	goodbyes atomic.Int32 // clients that said they go
+	gone     atomic.Int32 // connections that ended
+}
+
+func deafBroker(t *testing.T) *deaf {
 	t.Helper()
+	d := &deaf{}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -66,6 +74,7 @@ func deafBroker(t *testing.T) (url string) {
 				return
 			}
 			wg.Go(func() {
+				defer d.gone.Add(1)
 				defer nc.Close()
 				for {
 					p, err := packets.ReadPacket(nc)
@@ -81,6 +90,8 @@ func deafBroker(t *testing.T) (url string) {
 						err = ack.Write(nc)
 					case *packets.PingreqPacket:
 						err = packets.NewControlPacket(packets.Pingresp).Write(nc)
+					case *packets.DisconnectPacket:
+						d.goodbyes.Add(1)
 					}
 					if err != nil {
 						return
@@ -90,7 +101,8 @@ func deafBroker(t *testing.T) (url string) {
 		}
 	})
 	t.Cleanup(func() { l.Close(); wg.Wait() })
-	return "mqtt://" + l.Addr().String()
+	d.url = "mqtt://" + l.Addr().String()
+	return d
 }
 
 // fakeMessage is a message as the callback gets it.

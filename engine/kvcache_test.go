@@ -4,9 +4,13 @@ package engine
 
 import (
 	"fmt"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"windhover/kernels"
 )
@@ -160,6 +164,52 @@ func TestCopyPage(t *testing.T) {
 	}
 }
 
+// A page's memory is no more than counted, also where the system backs by huge
+// pages what did not ask for them: what a page fills of its stride in part may not
+// become one.
+func TestCacheHugePages(t *testing.T) {
+	if _, err := os.Stat("/sys/kernel/mm/transparent_hugepage"); err != nil {
+		t.Skipf("a system without huge pages: %v", err)
+	}
+	if probe, err := unix.Mmap(-1, 0, hugePage, unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANON); err != nil {
+		t.Fatal(err)
+	} else {
+		defer unix.Munmap(probe)
+		at := uintptr(unsafe.Pointer(unsafe.SliceData(probe)))
+		if err := unix.Madvise(probe, unix.MADV_NOHUGEPAGE); err != nil || mappedWithout(t, at, at+hugePage, "nh") > 0 {
+			t.Skipf("advice does not show in smaps, as under emulation: %v", err)
+		}
+	}
+	for _, c := range []Config{
+		{Layers: 5, Heads: 6, KVHeads: 3, HeadDim: 128}, // less than a huge page
+		{Layers: 9, Heads: 6, KVHeads: 3, HeadDim: 128}, // one and a part
+		{Layers: 8, Heads: 8, KVHeads: 4, HeadDim: 128}, // two
+	} {
+		pool, err := newPagePool(&c, 2, kvKind{KV: kernels.KVF16})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range pool.list {
+			p := pool.take().data
+			at, whole := uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)/hugePage*hugePage)
+			for _, part := range []struct {
+				from, to uintptr
+				flag     string
+			}{{at, at + whole, "hg"}, {at + whole, at + uintptr(pool.stride()), "nh"}} {
+				if part.from == part.to {
+					continue
+				}
+				if got := mappedWithout(t, part.from, part.to, part.flag); got > 0 {
+					t.Errorf("page %d of %d bytes: %d of the %d bytes from %d on are without %q", i, len(p), got, part.to-part.from, part.from-at, part.flag)
+				}
+			}
+		}
+		if err := pool.close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // roundUpTo is n, up to whole groups where positions are stored together.
 func roundUpTo(n int, pool *pagePool) int {
 	if pool.kind.wide {
@@ -169,3 +219,24 @@ func roundUpTo(n int, pool *pagePool) int {
 }
 
 func (k kvKind) String() string { return fmt.Sprintf("wide %v, %v", k.wide, int(k.KV)) }
+
+// mappedWithout is how many bytes of a range lack a flag in /proc/self/smaps.
+func mappedWithout(t *testing.T, from, to uintptr, flag string) (n uintptr) {
+	t.Helper()
+	data, err := os.ReadFile("/proc/self/smaps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n = to - from
+	var first, end uintptr
+	for line := range strings.Lines(string(data)) {
+		var a, b uintptr
+		if _, err := fmt.Sscanf(line, "%x-%x ", &a, &b); err == nil {
+			first, end = a, b
+		}
+		if flags, ok := strings.CutPrefix(line, "VmFlags:"); ok && slices.Contains(strings.Fields(flags), flag) && first < to && end > from {
+			n -= min(end, to) - max(first, from)
+		}
+	}
+	return n
+}

@@ -41,7 +41,7 @@ func newPagePool(c *Config, n int, kind kvKind) (*pagePool, error) {
 	p.list, p.free = make([]page, n), make([]*page, n)
 	at := int(-uintptr(unsafe.Pointer(unsafe.SliceData(mem))) % hugePage)
 	for i := range p.list {
-		p.list[i].data = mem[at:][:p.pageBytes():p.pageBytes()]
+		p.list[i].data = mem[at:][:p.pageBytes():p.stride()]
 		p.free[n-1-i] = &p.list[i]
 		at += int(p.stride())
 	}
@@ -62,8 +62,12 @@ func (p *pagePool) take() *page {
 	}
 	pg := p.free[len(p.free)-1]
 	p.free = p.free[:len(p.free)-1]
-	if whole := p.pageBytes() / hugePage * hugePage; whole > 0 && !pg.taken {
+	if !pg.taken {
+		// What it fills of its stride in part may not become a huge page, where the
+		// system takes those unasked: the cache would cost more than kvBytes counts.
+		whole := p.pageBytes() / hugePage * hugePage
 		advise([][]byte{pg.data[:whole]}, unix.MADV_HUGEPAGE)
+		advise([][]byte{pg.data[whole:p.stride()]}, unix.MADV_NOHUGEPAGE)
 	}
 	pg.refs, pg.fill, pg.writer, pg.taken = 1, 0, nil, true
 	return pg

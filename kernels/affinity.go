@@ -8,7 +8,6 @@ import (
 	"os"
 	"runtime"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -19,28 +18,38 @@ const maxCPUs = 1024
 // AllowedCPUs lists the CPUs that the process may run on, ascending: those of
 // any of its threads, since the workers of a [Pool] have masks of their own.
 func AllowedCPUs() ([]int, error) {
+	all, _, err := allMasks()
+	if err != nil {
+		return nil, err
+	}
+	return cpuList(&all), nil
+}
+
+// allMasks is the masks of all threads in one; listed is false if the system does
+// not say which there are, and it is that of the first.
+func allMasks() (all unix.CPUSet, listed bool, err error) {
 	threads := []int{unix.Getpid()}
 	if list, err := os.ReadDir("/proc/self/task"); err == nil {
+		listed = true
 		for _, e := range list {
 			if tid, err := strconv.Atoi(e.Name()); err == nil {
 				threads = append(threads, tid)
 			}
 		}
 	}
-	var all unix.CPUSet
 	for i, tid := range threads {
 		var set unix.CPUSet
 		if err := unix.SchedGetaffinity(tid, &set); err != nil {
 			if i > 0 { // a thread that has ended since
 				continue
 			}
-			return nil, fmt.Errorf("kernels: read the affinity mask: %w", err)
+			return all, false, fmt.Errorf("kernels: read the affinity mask: %w", err)
 		}
 		for j := range set {
 			all[j] |= set[j]
 		}
 	}
-	return cpuList(&all), nil
+	return all, listed, nil
 }
 
 func cpuList(set *unix.CPUSet) []int {
@@ -54,34 +63,6 @@ func cpuList(set *unix.CPUSet) []int {
 }
 
 func threadID() int { return unix.Gettid() }
-
-// switches counts how often a thread gave up its CPU: by itself, to wait for
-// something, and by force.
-type switches struct{ voluntary, forced int64 }
-
-// threadSwitches reads them of a thread of this process; zero if that fails or
-// tid is 0.
-func threadSwitches(tid int) (s switches) {
-	if tid == 0 {
-		return s
-	}
-	b, err := os.ReadFile("/proc/self/task/" + strconv.Itoa(tid) + "/status")
-	if err != nil {
-		return s
-	}
-	for line := range strings.Lines(string(b)) {
-		name, value, _ := strings.Cut(line, ":")
-		n, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
-		switch {
-		case err != nil:
-		case name == "voluntary_ctxt_switches":
-			s.voluntary = n
-		case name == "nonvoluntary_ctxt_switches":
-			s.forced = n
-		}
-	}
-	return s
-}
 
 // pinThread binds the calling thread, which must be locked to its goroutine, and
 // reads the mask back.
@@ -104,11 +85,19 @@ func checkThread(tid, cpu int) error {
 	if err := unix.SchedGetaffinity(tid, &set); err != nil {
 		return fmt.Errorf("kernels: read back the worker of CPU %d: %w", cpu, err)
 	}
-	if set.Count() != 1 || !set.IsSet(cpu) {
+	if !isOnly(&set, cpu) {
 		return fmt.Errorf("kernels: the worker of CPU %d runs on %v", cpu, cpuList(&set))
 	}
 	return nil
 }
+
+// isOn is checkThread without the reason.
+func isOn(tid, cpu int) bool {
+	var set unix.CPUSet
+	return unix.SchedGetaffinity(tid, &set) == nil && isOnly(&set, cpu)
+}
+
+func isOnly(set *unix.CPUSet, cpu int) bool { return set.Count() == 1 && set.IsSet(cpu) }
 
 // savedThread is the state of the caller's thread before Attach.
 type savedThread struct {
@@ -137,7 +126,7 @@ func (p *Pool) Attach() error {
 	}
 	p.attached = s
 	p.fit()
-	p.place.at = -placeStale // what was measured is of another thread
+	p.place.begin()
 	return nil
 }
 
@@ -146,12 +135,35 @@ func (p *Pool) Detach() {
 	if !p.attached.locked {
 		return
 	}
+	back := p.maskBack()
 	// If the mask cannot be given back the thread stays locked, so that no
 	// other goroutine inherits it.
-	if err := unix.SchedSetaffinity(0, &p.attached.mask); err == nil {
+	if err := unix.SchedSetaffinity(0, &back); err == nil {
 		runtime.UnlockOSThread()
 	}
 	p.attached = savedThread{}
+}
+
+// maskBack is the mask that the caller's thread had, or the one that somebody has
+// given it since, as with taskset -a. That shows in the thread's own mask, or, if
+// it names just the CPU to which the thread was bound, in those of the others. If a
+// CPU is missing there that is not to be had at all, the kernel did it.
+func (p *Pool) maskBack() unix.CPUSet {
+	had, cpu := p.attached.mask, p.cpus[0]
+	var now unix.CPUSet
+	if unix.SchedGetaffinity(0, &now) == nil && !isOnly(&now, cpu) && setCPU(0, cpu) == nil {
+		return now
+	}
+	all, listed, err := allMasks()
+	if err != nil || !listed {
+		return had
+	}
+	for c := range maxCPUs {
+		if had.IsSet(c) && !all.IsSet(c) && setCPU(0, c) == nil {
+			return all
+		}
+	}
+	return had
 }
 
 // CheckAffinity reads back where the workers may run and says which of them

@@ -3,7 +3,11 @@
 package kernels
 
 import (
+	"errors"
+	"os"
+	"runtime"
 	"slices"
+	"strconv"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -61,6 +65,104 @@ func TestPoolFits(t *testing.T) {
 		t.Fatal(err)
 	}
 	series("the worker was moved", 0)
+}
+
+// moveAll gives all threads of the process a mask, as taskset -a does.
+func moveAll(t *testing.T, cpus ...int) {
+	t.Helper()
+	var set unix.CPUSet
+	for _, c := range cpus {
+		set.Set(c)
+	}
+	for range 100 { // until none has begun meanwhile
+		list, err := os.ReadDir("/proc/self/task")
+		if err != nil {
+			t.Fatal(err)
+		}
+		moved := false
+		for _, e := range list {
+			tid, err := strconv.Atoi(e.Name())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var was unix.CPUSet
+			if unix.SchedGetaffinity(tid, &was) != nil || was == set {
+				continue // one that has ended, or that is there
+			}
+			if err := unix.SchedSetaffinity(tid, &set); err != nil && !errors.Is(err, unix.ESRCH) {
+				t.Fatal(err)
+			}
+			moved = true
+		}
+		if !moved {
+			return
+		}
+	}
+	t.Fatal("threads keep beginning")
+}
+
+// TestPoolMoved: who gives the process other CPUs, between two series of Run calls
+// or in the middle of one, is obeyed from the next on.
+func TestPoolMoved(t *testing.T) {
+	p := newTestPool(t, true)
+	cpus := p.CPUs()
+	if cpus[0] == cpus[1] || granted(2, CPUQuota(), 2) < 2 {
+		t.Skip("one CPU")
+	}
+	before, err := AllowedCPUs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Set by hand, or the runtime sets it when it notices the new mask.
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(max(2, runtime.GOMAXPROCS(0))))
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	defer moveAll(t, before...)
+	series := func(what string, allowed []int, out int, during func()) {
+		t.Helper()
+		if err := p.Attach(); err != nil {
+			t.Fatal(err)
+		}
+		calls := make([]int, 2)
+		task := taskFunc(func(w, _ int) { calls[w]++ })
+		run := func() {
+			for range 10 * runsPerCheck {
+				p.workers[0].late = lateness{} // or it might be left out by chance
+				if err := p.Run(task); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if run(); p.out != out {
+			t.Errorf("%s: %d left out, want %d", what, p.out, out)
+		}
+		if out > 0 && !slices.Contains(allowed, p.cpus[0]) {
+			t.Errorf("%s: the caller is on CPU %d", what, p.cpus[0])
+		}
+		during()
+		run()
+		if calls[0] != 20*runsPerCheck || calls[1] != calls[0] {
+			t.Errorf("%s: shares done %v", what, calls)
+		}
+		p.Detach()
+		if got, err := AllowedCPUs(); err != nil || !slices.Equal(got, allowed) {
+			t.Errorf("%s: may run on %v %v, want %v", what, got, err, allowed)
+		}
+		if got := threadMask(t); !slices.Equal(got, allowed) {
+			t.Errorf("%s: the caller may run on %v, want %v", what, got, allowed)
+		}
+	}
+	nothing := func() {}
+	for _, c := range cpus {
+		moveAll(t, c)
+		series("one CPU, in between", []int{c}, 1, nothing)
+		moveAll(t, before...)
+		series("all CPUs, in between", before, 0, nothing)
+		series("one CPU, meanwhile", []int{c}, 0, func() { moveAll(t, c) })
+		series("still the one", []int{c}, 1, nothing)
+		series("all CPUs, meanwhile", before, 1, func() { moveAll(t, before...) })
+		series("all CPUs still", before, 0, nothing)
+	}
 }
 
 func TestGranted(t *testing.T) {

@@ -3,7 +3,6 @@
 package kernels
 
 import (
-	"slices"
 	"testing"
 	"time"
 
@@ -39,13 +38,17 @@ func TestLateness(t *testing.T) {
 		{"uneven work", 200 * time.Microsecond, 30 * time.Microsecond, false},
 		{"a slice now and then", 60 * ms, 4 * ms, false},
 		{"a long one now and then", 500 * ms, 20 * ms, false},
+		{"half of the time, by very long slices", 60 * ms, 30 * ms, true},
+		{"nearly all of it, by a neighbour of high priority", 253 * ms, 250 * ms, true},
+		{"less than a fourth, by long slices", 100 * ms, 24 * ms, false},
+		{"a pause of the machine", time.Hour, 2 * time.Second, false},
 	} {
 		var l lateness
 		at, out := l.stalls(0, c.period, c.wait, 10*time.Second)
 		if out != c.out {
 			t.Errorf("%s: left out %v, want %v", c.name, out, c.out)
 		}
-		if out && at > 100*ms {
+		if out && at > max(100*ms, c.period) {
 			t.Errorf("%s: left out after %v", c.name, at)
 		}
 	}
@@ -83,13 +86,38 @@ func TestLatenessRests(t *testing.T) {
 	}
 }
 
+// TestLatenessHiccup: one long wait, however long, does not make a worker one that
+// small waits throw out, and two do so for a short time only.
+func TestLatenessHiccup(t *testing.T) {
+	for _, hiccup := range []time.Duration{20 * ms, 300 * ms, 10 * time.Second} {
+		var l lateness
+		if !l.waited(hiccup, hiccup) || l.watched {
+			t.Fatalf("%v: it is to be watched", hiccup)
+		}
+		l.watched = true
+		if at, out := l.stalls(hiccup, 200*time.Microsecond, 30*time.Microsecond, hiccup+2*time.Second); out {
+			t.Errorf("%v, then uneven work: left out at %v", hiccup, at)
+		}
+		l = lateness{}
+		l.waited(hiccup, hiccup)
+		l.watched = true
+		now := hiccup + 50*ms
+		if !l.waited(now, 20*ms) {
+			t.Fatalf("%v, then 20 ms: it may stay", hiccup)
+		}
+		if l.leave(now); l.rest > 3*restLeast {
+			t.Errorf("%v, then 20 ms: out for %v", hiccup, l.rest)
+		}
+	}
+}
+
 // blameUntilOut charges worker i with waits until it is left out.
 func blameUntilOut(t *testing.T, p *Pool, i int) {
 	t.Helper()
 	w := p.workers[i-1]
 	for range 100 {
 		w.pending = true
-		p.blame(time.Since(p.born), lateLimit)
+		p.blame(time.Since(p.born), lateLimit, lateLimit, 0)
 		if w.leftOut.Load() {
 			w.late.back = time.Hour
 			return
@@ -141,7 +169,7 @@ func TestPoolKeepsWaiters(t *testing.T) {
 	w := p.workers[0]
 	for range 20 {
 		w.late = lateness{} // or it might be left out by chance, and together wait for it
-		before := threadSwitches(w.tid)
+		before := w.counts.read(p.status)
 		if err := p.Run(together(taskFunc(func(worker, _ int) {
 			if worker == 1 {
 				// Three calls that sleep, so that they outnumber slices taken by others.
@@ -153,9 +181,9 @@ func TestPoolKeepsWaiters(t *testing.T) {
 		}))); err != nil {
 			t.Fatal(err)
 		}
-		w.late.watched, w.late.debt, w.late.moves = true, lateLimit, before
+		w.late.watched, w.late.until, w.late.debt, w.late.moves = true, time.Hour, lateLimit, before
 		w.pending = true
-		p.blame(time.Since(p.born), lateLimit)
+		p.blame(time.Since(p.born), lateLimit, lateLimit, 0)
 		m := w.late.moves // as blame has counted: the worker goes on meanwhile
 		own, others := m.voluntary-before.voluntary, m.forced-before.forced
 		if own > others && p.out != 0 {
@@ -165,59 +193,38 @@ func TestPoolKeepsWaiters(t *testing.T) {
 	}
 }
 
-func TestThreadSwitches(t *testing.T) {
-	if s := threadSwitches(threadID()); s.voluntary+s.forced == 0 {
-		t.Skip("this system does not count switches in /proc/self/task")
-	}
-	if s := threadSwitches(0); s != (switches{}) {
-		t.Errorf("no thread: %+v", s)
-	}
-}
-
-// TestPoolSwap: the caller changes places with a worker whose CPU is its own.
-func TestPoolSwap(t *testing.T) {
-	p := newTestPool(t, true)
-	if err := p.Attach(); err != nil {
-		t.Fatal(err)
-	}
-	defer p.Detach()
-	before := p.CPUs()
-	now := time.Hour
-	check := func(caller, worker float64) {
-		now += placeWindow
-		p.place.at = now - placeWindow
-		part := func(share float64) time.Duration { return time.Duration(share * float64(placeWindow)) }
-		// The clocks of the threads go on meanwhile: what they show now is what
-		// the window had plus some microseconds.
-		p.place.used[0] = threadTime(p.attached.tid) - part(caller)
-		p.place.used[1] = threadTime(p.workers[0].tid) - part(worker)
-		p.checkPlace(now)
-	}
-	if check(1, 1); !slices.Equal(p.CPUs(), before) {
-		t.Errorf("undisturbed: CPUs %v, want %v", p.CPUs(), before)
-	}
-	if check(0.5, 0.5); !slices.Equal(p.CPUs(), before) {
-		t.Errorf("both disturbed: CPUs %v, want %v", p.CPUs(), before)
-	}
-	check(0.5, 1)
-	if want := []int{before[1], before[0]}; !slices.Equal(p.CPUs(), want) {
-		t.Errorf("caller disturbed: CPUs %v, want %v", p.CPUs(), want)
-	}
-	if err := p.CheckAffinity(); err != nil {
-		t.Error(err)
-	}
-	if before[0] != before[1] {
-		if got := threadMask(t); !slices.Equal(got, before[1:]) {
-			t.Errorf("the caller may run on %v, want %v", got, before[1:])
+// TestPoolPunctual: of two workers that the caller sleeps for, only the last is
+// charged with the sleep.
+func TestPoolPunctual(t *testing.T) {
+	const size, more = 3, 8 * time.Millisecond
+	for last := 1; last < size; last++ {
+		p := startTestPool(t, make([]int, size), false)
+		for _, w := range p.workers { // so that what they are charged with is all there
+			w.late.watched, w.late.until = true, time.Hour
 		}
-	}
-}
-
-func TestThreadTime(t *testing.T) {
-	tid := threadID()
-	before := threadTime(tid)
-	eventually(t, "this thread's time grows", func() bool { return threadTime(tid) > before || threadID() != tid })
-	if got := threadTime(1<<22 - 1); got != 0 {
-		t.Errorf("no thread: %v", got)
+		if err := p.Run(together(taskFunc(func(w, _ int) {
+			if w == 0 {
+				return
+			}
+			eventually(t, "the caller sleeps", p.waiting.Load)
+			if w != last {
+				return
+			}
+			other := p.workers[size-last-1]
+			eventually(t, "the other has ended", func() bool { return other.done.Load() == p.epoch.Load() })
+			for start := time.Now(); time.Since(start) < more; {
+				pause()
+			}
+		}))); err != nil {
+			t.Fatal(err)
+		}
+		punctual, late := p.workers[size-last-1], p.workers[last-1]
+		if d := late.late.debt - punctual.late.debt; d < more {
+			t.Errorf("worker %d came %v after the other: charged with %v, the other with %v",
+				last, more, late.late.debt, punctual.late.debt)
+		}
+		if punctual.late.debt == 0 {
+			t.Errorf("worker %d was waited for as well, and is charged with nothing", size-last)
+		}
 	}
 }

@@ -68,16 +68,18 @@ type Pool struct {
 	_       [116]byte
 	busy    atomic.Bool
 	closing atomic.Bool
-	joined  chan struct{} // capacity 1
+	joined  chan int // who ended last, capacity 1
 	runs    atomic.Uint64
 
-	born  time.Time
-	out   int // workers that are left out, late.go
-	place placing
+	born   time.Time
+	out    int // workers that are left out, late.go
+	place  placing
+	status []byte // [statusLen]
 }
 
 type worker struct {
 	tid     int           // of its thread, 0 unless pinned
+	counts  switchReader  // of its thread
 	taken   atomic.Uint32 // the last epoch whose share somebody began
 	done    atomic.Uint32 // the last epoch whose share somebody ended
 	asleep  atomic.Bool   // it waits, or is about to wait, on wake
@@ -116,8 +118,10 @@ func NewPool(cpus []int, pin bool) (*Pool, error) {
 }
 
 func startPool(cpus []int, pin bool) (*Pool, error) {
-	p := &Pool{cpus: cpus, pin: pin, joined: make(chan struct{}, 1), born: time.Now()}
+	p := &Pool{cpus: cpus, pin: pin, joined: make(chan int, 1), born: time.Now()}
 	p.place.used = make([]time.Duration, len(cpus))
+	p.place.shares = make([]float64, len(cpus))
+	p.status = make([]byte, statusLen)
 	started := make(chan error, len(cpus))
 	for i := 1; i < len(cpus); i++ {
 		w := &worker{wake: make(chan struct{}, 1)}
@@ -216,6 +220,9 @@ func (p *Pool) Close() {
 	}
 	p.release()
 	p.ended.Wait()
+	for _, w := range p.workers {
+		w.counts.close()
+	}
 }
 
 // release lets every worker that is not left out see the next epoch.
@@ -246,6 +253,7 @@ func (p *Pool) work(i int, w *worker, started chan<- error) {
 		// with it.
 		runtime.LockOSThread()
 		w.tid = threadID()
+		w.counts = openSwitches(w.tid)
 		if err := pinThread(p.cpus[i]); err != nil {
 			started <- err
 			return
@@ -264,7 +272,7 @@ func (p *Pool) work(i int, w *worker, started chan<- error) {
 		p.call(p.task, i)
 		w.done.Store(epoch)
 		if p.pending.Add(-1) == 0 && p.waiting.CompareAndSwap(true, false) {
-			p.joined <- struct{}{}
+			p.joined <- i
 		}
 	}
 }
@@ -295,6 +303,8 @@ func (p *Pool) nextEpoch(last uint32, w *worker) uint32 {
 // join polls, then sleeps, until no worker is pending.
 func (p *Pool) join(epoch uint32) {
 	var first, start time.Time
+	var looked time.Duration // since first
+	woke := 0                // the worker that ended a sleep after the last look, or 0
 	for polls := 1; p.pending.Load() != 0; polls++ {
 		pause()
 		if polls%pollsPerLook != 0 {
@@ -303,6 +313,7 @@ func (p *Pool) join(epoch uint32) {
 		if first.IsZero() {
 			first = time.Now()
 		}
+		looked, woke = time.Since(first), 0
 		for _, w := range p.workers {
 			w.pending = w.done.Load() != epoch
 		}
@@ -313,12 +324,12 @@ func (p *Pool) join(epoch uint32) {
 		// which nobody was waiting then: pending decides.
 		p.waiting.Store(true)
 		if p.pending.Load() != 0 || !p.waiting.CompareAndSwap(true, false) {
-			<-p.joined
+			woke = <-p.joined
 		}
 		start = time.Time{}
 	}
 	if !first.IsZero() {
-		p.blame(time.Since(p.born), time.Since(first))
+		p.blame(time.Since(p.born), time.Since(first), looked, woke)
 	}
 }
 

@@ -4,16 +4,12 @@ package kernels
 
 import (
 	"errors"
-	"os"
-	"path/filepath"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -136,7 +132,7 @@ func together(t Task) Task {
 
 // TestPoolLateWorker: a worker that gets no CPU holds nobody up.
 func TestPoolLateWorker(t *testing.T) {
-	p := &Pool{cpus: []int{0, 0, 0}, joined: make(chan struct{}, 1)}
+	p := &Pool{cpus: []int{0, 0, 0}, joined: make(chan int, 1)}
 	for range 2 {
 		p.workers = append(p.workers, &worker{wake: make(chan struct{}, 1)}) // and no goroutine
 	}
@@ -212,98 +208,6 @@ func TestPoolPanic(t *testing.T) {
 	}
 }
 
-// truncatedMapping maps a file of two pages and cuts it to one: touching the
-// second page raises SIGBUS.
-func truncatedMapping(t *testing.T) (m []byte, page int) {
-	t.Helper()
-	page = unix.Getpagesize()
-	f, err := os.Create(filepath.Join(t.TempDir(), "weights"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if err := f.Truncate(int64(2 * page)); err != nil {
-		t.Fatal(err)
-	}
-	m, err = unix.Mmap(int(f.Fd()), 0, 2*page, unix.PROT_READ, unix.MAP_SHARED)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { unix.Munmap(m) })
-	if err := f.Truncate(int64(page)); err != nil {
-		t.Fatal(err)
-	}
-	return m, page
-}
-
-// TestPoolFault: a cut file is an error of the task, with the address, in Go code
-// and in every product kernel; the pool serves on.
-func TestPoolFault(t *testing.T) {
-	m, page := truncatedMapping(t)
-	p := newTestPool(t, true)
-	hasAddr := faultHasAddr(&m[page])
-	if !hasAddr && runtime.GOARCH == "amd64" {
-		t.Error("the runtime gives no address for SIGBUS")
-	}
-	check := func(what string, worker int, err error) {
-		t.Helper()
-		var f *FaultError
-		if !errors.As(err, &f) {
-			t.Errorf("%s: error %v, want a FaultError", what, err)
-			return
-		}
-		lo := uintptr(unsafe.Pointer(&m[0])) + uintptr(page)
-		if f.Worker != worker || f.HasAddr != hasAddr {
-			t.Errorf("%s: %v, want worker %d, address known %v", what, err, worker, hasAddr)
-		}
-		if f.HasAddr && (f.Addr < lo || f.Addr >= lo+uintptr(page) || !strings.Contains(f.Error(), "fault at address")) {
-			t.Errorf("%s: %v, want an address from %#x", what, err, lo)
-		}
-		if err := p.Run(taskFunc(func(int, int) {})); err != nil {
-			t.Errorf("after %s: %v", what, err)
-		}
-	}
-	for bad := range 2 {
-		var sink byte
-		check("a read", bad, p.Run(taskFunc(func(w, _ int) {
-			if w == bad {
-				sink += m[page+5]
-			}
-		})))
-	}
-	eachImplementation(t, func(t *testing.T) {
-		for _, l := range layouts {
-			for _, tokens := range []int{1, 9} {
-				rows := l.Rows() * (2 * page / l.GroupBytes() / 4)
-				matrix, err := NewMatrix(m[:rows*4*l.BlockBytes()], rows, 4*BlockLen, l)
-				if err != nil {
-					t.Fatal(err)
-				}
-				a := NewActs(tokens, matrix.Cols)
-				a.Quantize(make([]float32, tokens*matrix.Cols), tokens)
-				dst := make([]float32, tokens*rows)
-				for bad := range 2 {
-					check("MatMul "+l.String(), bad, p.Run(taskFunc(func(w, _ int) {
-						if w == bad {
-							MatMul(dst, rows, &matrix, a, 0, rows)
-						}
-					})))
-				}
-			}
-		}
-	})
-}
-
-// faultHasAddr tells whether the system reports where a fault was: qemu's user
-// mode gives address 0 for SIGBUS.
-func faultHasAddr(bad *byte) (has bool) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		_, has = recover().(interface{ Addr() uintptr })
-	}()
-	return *bad == 0
-}
-
 func TestPoolPin(t *testing.T) {
 	p := newTestPool(t, true)
 	before, err := AllowedCPUs()
@@ -361,28 +265,6 @@ func threadMask(t *testing.T) []int {
 	return cpuList(&set)
 }
 
-func TestPoolClose(t *testing.T) {
-	for _, pin := range []bool{false, true} {
-		before := runtime.NumGoroutine()
-		p := newTestPool(t, pin)
-		if err := p.Run(taskFunc(func(int, int) {})); err != nil {
-			t.Fatal(err)
-		}
-		if pin {
-			eventually(t, "the workers sleep", func() bool { return asleep(p) })
-		}
-		p.Close()
-		p.Close()
-		if err := p.Run(taskFunc(func(int, int) {})); !errors.Is(err, ErrPoolClosed) {
-			t.Errorf("Run after Close: %v", err)
-		}
-		if err := p.CheckAffinity(); err != nil {
-			t.Errorf("CheckAffinity after Close: %v", err)
-		}
-		eventually(t, "the goroutines are gone", func() bool { return runtime.NumGoroutine() <= before })
-	}
-}
-
 func TestPoolMisuse(t *testing.T) {
 	p := newTestPool(t, false)
 	err := p.Run(taskFunc(func(w, _ int) {
@@ -405,6 +287,46 @@ func TestPoolAllocs(t *testing.T) {
 	task := taskFunc(func(int, int) {})
 	if n := testing.AllocsPerRun(100, func() { _ = p.Run(task) }); n != 0 {
 		t.Errorf("%v allocations a Run", n)
+	}
+	// What a Run does now and then: a worker is watched, left out and taken in
+	// again, and the caller moves or cannot.
+	w, now := p.workers[0], time.Hour
+	swaps := 0
+	if n := testing.AllocsPerRun(100, func() {
+		now += time.Second
+		for range 2 {
+			w.late.moves.voluntary = 1 << 40 // it has not slept by itself
+			w.pending = true
+			p.blame(now, lateLimit, lateLimit, 0)
+		}
+		if p.out != 1 {
+			t.Errorf("%d left out, want 1", p.out)
+		}
+		now += time.Second
+		p.readmit(now)
+		if p.out != 0 {
+			t.Errorf("%d left out, want 0", p.out)
+		}
+		before := p.cpus[0]
+		for range 2 { // then it is a trial
+			p.place.ready, p.place.moves.forced = true, -1<<40
+			now += time.Second
+			p.checkPlace(now)
+		}
+		if p.cpus[0] != before {
+			swaps++
+		}
+		cpu := p.cpus[1]
+		p.cpus[1] = maxCPUs - 1
+		if p.swap(1) {
+			t.Error("moved to a CPU that is not there")
+		}
+		p.cpus[1] = cpu
+	}); n != 0 {
+		t.Errorf("%v allocations for a worker that is late", n)
+	}
+	if swaps == 0 && p.cpus[0] != p.cpus[1] {
+		t.Error("the caller never moved")
 	}
 }
 

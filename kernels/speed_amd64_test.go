@@ -118,6 +118,11 @@ func reportStream(b *testing.B, read, work []float64) float64 {
 	return gbs
 }
 
+func middle(list []float64) float64 {
+	slices.Sort(list)
+	return list[len(list)/2]
+}
+
 // BenchmarkTokens multiplies 1024 x 1024 weights, that stay in the second cache,
 // by some tokens. best-GOPS is the best single product: on a shared machine the
 // mean tells more of the neighbours.

@@ -23,19 +23,25 @@ kernel multiplies (weights from memory for one token, from the caches for 64); h
 long a model takes from load to its first token; and how fast it computes prompts
 and generates, for each number of threads. Without a model, made-up weights of a
 published shape are written to TMPDIR, every byte of them, and are gone afterwards.
-GB are 10^9 bytes. Nothing else should run meanwhile.
+GB are 10^9 bytes, GOPS 10^9 multiplications and additions a second. Nothing else
+should run meanwhile.
 
-Shapes: ` + strings.Join(appliance.BenchShapes(), ", ") + `.`,
+"of read" and "of peak" are shares of what only reading memory and only calculating
+reach on this machine, with as many threads; a little over 100 % is chance. "decode
+behind the length" is generating one token after the other, with so many before.
+
+Shapes: ` + strings.Join(appliance.BenchShapes(), ", ") + `.
+The last is a mixture of experts, which this build cannot run yet.`,
 		Example: `  windhover bench
   windhover bench model.vqf --threads 1,2,4
   windhover bench --shape qwen3-1.7b --mode q4 --prompt 512,2048 --context 0,2048
   windhover bench --mixed`,
 		Args: models(1, cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, a []string) error {
+			if err := benchFits(cmd, opt.Mixed, len(a) == 1); err != nil {
+				return err
+			}
 			if len(a) == 1 {
-				if opt.Shape != "" || opt.Mode != "" {
-					return usagef(cmd, "--shape and --mode are for made-up weights: leave them out, or the model")
-				}
 				opt.Model = a[0]
 			}
 			if opt.Shape != "" && !slices.Contains(appliance.BenchShapes(), opt.Shape) {
@@ -79,4 +85,17 @@ Shapes: ` + strings.Join(appliance.BenchShapes(), ", ") + `.`,
 	f.BoolVar(&opt.Mixed, "mixed", false, "only compare the 8x8 and the 4x4 layout on the matrices of an 8B model")
 	f.BoolVar(&opt.Board, "board-reference", false, "with --mixed, show what is published for an RK3588 (always on arm64)")
 	return cmd
+}
+
+// benchFits refuses what would not be measured.
+func benchFits(cmd *cobra.Command, mixed, model bool) error {
+	switch {
+	case mixed && model:
+		return usagef(cmd, "--mixed compares the matrices of an 8B model, of made-up weights: leave it out, or the model")
+	case mixed:
+		return idle(cmd, "with --mixed, which measures no model", "shape", "mode", "tokens", "prompt", "context", "kv")
+	case model && (cmd.Flags().Changed("shape") || cmd.Flags().Changed("mode")):
+		return usagef(cmd, "--shape and --mode are for made-up weights: leave them out, or the model")
+	}
+	return idle(cmd, "without --mixed", "board-reference")
 }

@@ -26,11 +26,14 @@ func (k *convertKeys) addFlags(cmd *cobra.Command) {
 
 // read puts the keys into the options.
 func (k *convertKeys) read(cmd *cobra.Command, opt *convert.Options) (err error) {
-	switch {
-	case k.file != "" && !k.encrypt:
-		return usagef(cmd, "--key-file says nothing without --encrypt")
-	case k.signs != "" && k.signer == "":
-		return usagef(cmd, "--sign-id says nothing without --sign")
+	if k.signer == "" {
+		err = idle(cmd, "without --sign", "sign-id")
+	}
+	if err == nil && !k.encrypt {
+		err = idle(cmd, "without --encrypt", "key-file")
+	}
+	if err != nil {
+		return err
 	}
 	if k.encrypt {
 		if opt.Encrypt, err = needPassphrase(k.file); err != nil {

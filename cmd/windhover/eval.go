@@ -47,7 +47,7 @@ quantised, plain float32. It is slow, and for comparing.`,
 				return err
 			}
 			load.opt.NoTokenizer = flags.textFile == ""
-			m, err := load.open(a[0])
+			m, err := load.open(cmd, a[0])
 			if err != nil {
 				return err
 			}
@@ -79,6 +79,11 @@ func (f *evalFlags) check(cmd *cobra.Command) error {
 		return usagef(cmd, "--greedy %d: give the number of tokens", f.greedy)
 	case f.nll && f.pictures.given():
 		return usagef(cmd, "--nll is of text: leave --image and --video out")
+	}
+	if !f.nll {
+		if err := idle(cmd, "without --nll", "window"); err != nil {
+			return err
+		}
 	}
 	return f.pictures.check(cmd)
 }

@@ -45,6 +45,10 @@ func listJobs(cmd *cobra.Command, broker *brokerFlags) ([]control.JobRecord, err
 	if broker.broker != "" {
 		return retainedJobs(cmd, broker)
 	}
+	if err := idle(cmd, "without --broker: the local socket knows all jobs", "device", "client", "username", "password-file",
+		"ca-file", "cert-file", "key-file", "allow-plaintext", "timeout"); err != nil {
+		return nil, err
+	}
 	cfg, err := loadConfig(cmd)
 	if err != nil {
 		return nil, err
@@ -69,16 +73,20 @@ func retainedJobs(cmd *cobra.Command, broker *brokerFlags) ([]control.JobRecord,
 	topics := control.Topics{Device: cfg.Device}
 	quiet := time.AfterFunc(broker.timeout, cancel)
 	defer quiet.Stop()
-	byID := map[string]control.JobRecord{}
+	byID, heard := map[string]control.JobRecord{}, false
 	// The status is always kept: it shows that messages come through at all.
 	err = control.Watch(ctx, cfg.Endpoint, []string{topics.Status(), topics.Job(cfg.Name, "+")}, func(topic string, _ bool, payload []byte) {
 		quiet.Reset(retainedQuiet)
+		heard = true
 		if j, err := control.DecodeJob(payload); err == nil && topic == topics.Job(cfg.Name, j.ID) {
 			byID[j.ID] = *j
 		}
 	})
 	if cmd.Context().Err() != nil || !errors.Is(err, context.Canceled) {
 		return nil, appliance.DialError(err, cfg.Endpoint.URL)
+	}
+	if !heard {
+		return nil, fmt.Errorf("%w: broker %s keeps nothing of device %q: is that its name?", appliance.ErrUnreachable, cfg.Endpoint.URL, cfg.Device)
 	}
 	var jobs []control.JobRecord
 	for _, j := range byID {

@@ -138,3 +138,14 @@ func isUsage(err error) bool {
 	var u usageError
 	return errors.As(err, &u)
 }
+
+// idle refuses flags that are given where they would change nothing, which is in
+// some way, such as "without --nll".
+func idle(cmd *cobra.Command, way string, names ...string) error {
+	for _, n := range names {
+		if cmd.Flags().Changed(n) {
+			return usagef(cmd, "--%s says nothing %s", n, way)
+		}
+	}
+	return nil
+}

@@ -44,7 +44,7 @@ With --json each answer is one JSON object a line.`,
 			if flags.raw && pictures.given() {
 				return usagef(cmd, "--image and --video are for chats: leave --raw out")
 			}
-			m, err := load.open(a[0])
+			m, err := load.open(cmd, a[0])
 			if err != nil {
 				return err
 			}

@@ -52,8 +52,8 @@ func (l *loading) add(cmd *cobra.Command) {
 	addKeyFileFlag(cmd, &l.keyFile)
 }
 
-// open loads a model.
-func (l *loading) open(path string) (*engine.Model, error) {
+// open loads a model. A copy of the weights that is asked for by name must be there.
+func (l *loading) open(cmd *cobra.Command, path string) (*engine.Model, error) {
 	if l.keyFile != "" {
 		key, err := appliance.ReadPassphrase(l.keyFile)
 		if err != nil {
@@ -62,14 +62,21 @@ func (l *loading) open(path string) (*engine.Model, error) {
 		l.opt.VQF.Key = key
 	}
 	m, err := appliance.OpenModel(path, l.opt)
-	return m, keyHint(err)
+	if err != nil {
+		return nil, keyHint(err)
+	}
+	if has := m.Info().Family; l.opt.Family != "" && l.opt.Family != has {
+		_ = m.Close() // the first error tells more
+		return nil, usagef(cmd, "--family %s: %s holds %s weights only", l.opt.Family, path, has)
+	}
+	return m, nil
 }
 
 // check refuses what does not go together.
 func (s *sampling) check(cmd *cobra.Command) error {
 	switch {
-	case s.raw && (s.system != "" || s.think):
-		return usagef(cmd, "--system and --think are for chats: leave them out, or --raw")
+	case s.raw && (s.system != "" || s.think || s.thinkBudget != 0):
+		return usagef(cmd, "--system, --think and --think-budget are for chats: leave them out, or --raw")
 	case cmd.Flags().Changed("max-tokens") && s.maxTokens < 1:
 		return usagef(cmd, "--max-tokens %d: give at least 1", s.maxTokens)
 	}

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"os/user"
+	"slices"
 	"strings"
 	"time"
 
@@ -39,6 +40,9 @@ func (b *brokerFlags) add(cmd *cobra.Command) {
 
 // config fills in from the configuration what the flags leave open.
 func (b *brokerFlags) config(cmd *cobra.Command) (control.ClientConfig, error) {
+	if b.timeout <= 0 {
+		return control.ClientConfig{}, usagef(cmd, "--timeout %s: give more than 0", b.timeout)
+	}
 	c, err := b.merge(cmd)
 	b.broker, b.device = c.Endpoint.URL, c.Device
 	return c, err
@@ -53,8 +57,8 @@ func (b *brokerFlags) merge(cmd *cobra.Command) (control.ClientConfig, error) {
 	if c.Name == "" {
 		c.Name = clientName(b.username)
 	}
-	if b.broker != "" && b.device != "" {
-		return c, nil
+	if b.broker != "" && b.device != "" && !cmd.Flags().Changed("config") {
+		return c, nil // a file that is named is read in any case, so that a wrong one is not passed over
 	}
 	cfg, err := loadConfig(cmd)
 	if err != nil {
@@ -103,6 +107,10 @@ func (b *brokerFlags) dial(cmd *cobra.Command) (*control.Client, error) {
 func checkEndpoint(cmd *cobra.Command, ep control.Endpoint) error {
 	err := ep.Check()
 	if err == nil {
+		scheme, _, _ := strings.Cut(ep.URL, "://")
+		if slices.Contains([]string{"mqtt", "tcp", "ws"}, scheme) {
+			return idle(cmd, "with "+scheme+"://, which is not encrypted", "ca-file", "cert-file", "key-file")
+		}
 		return nil
 	}
 	flags := strings.NewReplacer("mqtt.url", "--broker", "set mqtt.allow_plaintext = true", "give --allow-plaintext",

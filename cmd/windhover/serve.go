@@ -26,6 +26,9 @@ drop.require_signature and paths.trust count at once, the log names what needs a
   WINDHOVER_PATHS_STATE=/srv/windhover windhover serve --config ""`,
 		Args: args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if wantJSON(cmd) {
+				return usagef(cmd, "--json says nothing here: --log-format json writes the log so")
+			}
 			cfg, err := loadConfig(cmd)
 			if err != nil {
 				return err

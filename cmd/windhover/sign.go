@@ -35,17 +35,16 @@ and signing inside the one beside.`,
 			if err != nil {
 				return err
 			}
-			inside, beside := []string{"id", "key-file"}, []string{"comment"}
 			switch {
 			case k == nil:
 				return usagef(cmd, "--key is needed: windhover keygen makes one")
 			case k.Minisign != nil:
-				if err := notFor(cmd, "a minisign key", inside); err != nil {
+				if err := idle(cmd, "with a minisign key", "id", "key-file"); err != nil {
 					return err
 				}
 				return signBeside(cmd, k.Minisign, a[0], out, comment, signer)
 			}
-			if err := notFor(cmd, "an SM2 key", beside); err != nil {
+			if err := idle(cmd, "with an SM2 key", "comment"); err != nil {
 				return err
 			}
 			if !seal.KnownID(id) {
@@ -76,16 +75,6 @@ and signing inside the one beside.`,
 	return cmd
 }
 
-// notFor refuses flags that another kind of key has.
-func notFor(cmd *cobra.Command, kind string, names []string) error {
-	for _, n := range names {
-		if cmd.Flags().Changed(n) {
-			return usagef(cmd, "--%s says nothing with %s", n, kind)
-		}
-	}
-	return nil
-}
-
 // signInside writes the file anew with an SM2 signature in its header.
 func signInside(cmd *cobra.Command, k *seal.PrivateKey, id, path, out, keyFile string) error {
 	opt := vqf.ResealOptions{Sign: k, SignID: id}
@@ -93,11 +82,15 @@ func signInside(cmd *cobra.Command, k *seal.PrivateKey, id, path, out, keyFile s
 	if err != nil {
 		return err
 	}
-	if flags&vqf.FlagEnc != 0 {
-		if opt.From, err = needPassphrase(keyFile); err != nil {
+	encrypted := flags&vqf.FlagEnc != 0
+	if encrypted || keyFile != "" { // of a plain file it is a mistake only if there is none
+		key, err := needPassphrase(keyFile)
+		if err != nil {
 			return err
 		}
-		opt.To = opt.From
+		if encrypted {
+			opt.From, opt.To = key, key
+		}
 	}
 	return reseal(cmd, "signing", path, out, opt)
 }

@@ -30,7 +30,7 @@ func newTokenize() *cobra.Command {
 		Short: "Turn text into token ids, or back",
 		Long: `Prints the token ids of TEXT, comma-separated; "-" reads it from standard input.
 MODEL is a .vqf file, a .gguf file, a tokenizer.json, or a directory that holds one.
-With --json: {"ids":[…],"tokens":[…]}.`,
+With --json: {"ids":[…],"tokens":[…]}; --jsonl prints its arrays either way.`,
 		Example: `  windhover tokenize model.vqf 'Hello, world'
   windhover tokenize model.vqf --decode 19556,28,905
   windhover tokenize model.vqf --jsonl texts.jsonl > ids.jsonl`,

@@ -15,6 +15,7 @@ type chart struct {
 	points      []point
 	limits      []limit
 	b           strings.Builder
+	down        int // by which a legend of several lines moves what is below it
 }
 
 // Sizes in pixels.
@@ -73,10 +74,21 @@ func (c *chart) draw() string {
 	for _, p := range c.points {
 		most = max(most, p.tokS)
 	}
-	// Limits farther off would flatten what was measured.
-	c.limits = slices.DeleteFunc(c.limits, func(l limit) bool { return l.tokS > 1.5*most })
+	c.limits = medians(c.limits)
+	// Limits farther off would flatten what was measured. Of a format none is drawn
+	// then: a panel without would seem to have no limit.
+	var far []string
+	for _, l := range c.limits {
+		if l.tokS > 1.5*most {
+			far = append(far, l.format)
+		}
+	}
+	c.limits = slices.DeleteFunc(c.limits, func(l limit) bool { return slices.Contains(far, l.format) })
 	for _, l := range c.limits {
 		most = max(most, l.tokS)
+	}
+	if most == 0 {
+		most = 1 // so that there is an axis
 	}
 	step := niceStep(most * 1.04 / 5)
 	yTop := math.Ceil(most*1.04/step) * step
@@ -85,46 +97,77 @@ func (c *chart) draw() string {
 	if c.kind == prefill {
 		what, axis = "reading a prompt", "tokens of prompt"
 	}
-	c.put(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-label="%s">`+"\n", width, height, width, height,
+	names, letters := c.names()
+	at := c.place(letters)
+	high := height + c.down
+	c.put(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-label="%s">`+"\n", width, high, width, high,
 		escape(c.model+", "+what+": tokens a second by "+axis))
 	c.put("%s", style)
 	c.put(`<text class="h" x="%d" y="24">%s, %s: tokens a second</text>`+"\n", left-42, escape(c.model), what)
-	c.legend()
+	c.legend(names, at)
 	w := (width - left - right - gap*(len(panels)-1)) / len(panels)
 	for i, threads := range panels {
 		x0 := left + i*(w+gap)
 		c.panel(x0, w, threads, xs, yTop, step)
-		c.put(`<text x="%d" y="%d" text-anchor="middle">%s</text>`+"\n", x0+w/2, height-10, axis)
+		c.put(`<text x="%d" y="%d" text-anchor="middle">%s</text>`+"\n", x0+w/2, high-10, axis)
 	}
 	c.put("</svg>\n")
 	return c.b.String()
 }
 
-func (c *chart) legend() {
-	x := left - 42
-	for _, s := range c.series() {
-		name := s.engine
-		if s.format != "" {
-			name += " " + s.format
+// place gives each entry of the legend, of so many letters, its place: in as many
+// lines as it takes, which move all below them down.
+func (c *chart) place(letters []int) (at [][2]int) {
+	x, y := left-42, 46
+	for _, n := range letters {
+		w := 52 + 7*n
+		if x > left-42 && x+w > width {
+			x, y = left-42, y+18
 		}
-		c.line(s, fmt.Sprintf("M%d 46H%d", x, x+30))
-		c.mark(s, float64(x+15), 46, "")
-		c.put(`<text class="k" x="%d" y="50">%s</text>`+"\n", x+37, escape(name))
-		x += 52 + 7*len(name)
+		at = append(at, [2]int{x, y})
+		x += w
+	}
+	c.down = y - 46
+	return at
+}
+
+// legend draws the names of the series, and of the limits.
+func (c *chart) legend(names []string, at [][2]int) {
+	for i, s := range c.series() {
+		x, y := at[i][0], at[i][1]
+		c.line(s, fmt.Sprintf("M%d %dH%d", x, y, x+30))
+		c.mark(s, float64(x+15), float64(y), "")
+		c.put(`<text class="k" x="%d" y="%d">%s</text>`+"\n", x+37, y+4, escape(names[i]))
 	}
 	if len(c.limits) > 0 {
-		text := "memory's speed, over the weights"
-		if c.kind == prefill {
-			text = "the CPU's integer peak"
-		}
-		c.put(`<path class="l" d="M%d 46H%d"/><text x="%d" y="50">%s</text>`+"\n", x, x+26, x+33, text)
+		i := len(names) - 1
+		x, y := at[i][0], at[i][1]
+		c.put(`<path class="l" d="M%d %dH%d"/><text x="%d" y="%d">%s</text>`+"\n", x, y, x+30, x+37, y+4, names[i])
 	}
+}
+
+// names are the entries of the legend.
+func (c *chart) names() (names []string, letters []int) {
+	for _, s := range c.series() {
+		names = append(names, strings.TrimSpace(s.engine+" "+s.format))
+	}
+	if len(c.limits) > 0 {
+		limit := "memory's speed, over the weights"
+		if c.kind == prefill {
+			limit = "the CPU's integer peak"
+		}
+		names = append(names, limit)
+	}
+	for _, n := range names {
+		letters = append(letters, len(n))
+	}
+	return names, letters
 }
 
 // panel draws what was measured with a number of threads.
 func (c *chart) panel(x0, w, threads int, xs []int, yTop, step float64) {
-	bottomY := float64(height - bottom)
-	y := func(v float64) float64 { return bottomY - v/yTop*(bottomY-top) }
+	topY, bottomY := float64(top+c.down), float64(height+c.down-bottom)
+	y := func(v float64) float64 { return bottomY - v/yTop*(bottomY-topY) }
 	// log2, with 0 a doubling before the least.
 	place := func(v int) float64 {
 		least := xs[0]
@@ -148,7 +191,7 @@ func (c *chart) panel(x0, w, threads int, xs []int, yTop, step float64) {
 	if threads == 1 {
 		name = "1 thread"
 	}
-	c.put(`<text class="p" x="%d" y="%d">%s</text>`+"\n", x0, top-12, name)
+	c.put(`<text class="p" x="%d" y="%d">%s</text>`+"\n", x0, top+c.down-12, name)
 	for v := 0.0; v <= yTop+step/2; v += step {
 		class := "g"
 		if v == 0 {
@@ -159,16 +202,14 @@ func (c *chart) panel(x0, w, threads int, xs []int, yTop, step float64) {
 	for _, v := range xs {
 		c.put(`<path class="a" d="M%.1f %.1fv5"/><text x="%.1f" y="%.1f" text-anchor="middle">%s</text>`+"\n", x(v), bottomY, x(v), bottomY+19, short(v))
 	}
-	for _, format := range unique(c.limits, func(l limit) string { return l.format }) {
-		var list []float64
-		for _, l := range c.limits {
-			if l.threads == threads && l.format == format {
-				list = append(list, l.tokS)
-			}
+	several := len(unique(c.limits, func(l limit) string { return l.format })) > 1
+	for _, l := range c.limits {
+		if l.threads != threads {
+			continue
 		}
-		if len(list) > 0 && median(list) <= yTop {
-			v := median(list)
-			c.put(`<path class="l" d="M%d %.1fH%d"/><text x="%d" y="%.1f" text-anchor="end">%s</text>`+"\n", x0, y(v), x0+w, x0+w-2, y(v)-5, format)
+		c.put(`<path class="l" d="M%d %.1fH%d"/>`+"\n", x0, y(l.tokS), x0+w)
+		if several { // else the legend says all
+			c.put(`<text x="%d" y="%.1f" text-anchor="end">%s</text>`+"\n", x0+w-2, y(l.tokS)-5, l.format)
 		}
 	}
 	for _, s := range c.series() {
@@ -253,7 +294,24 @@ func unique[T any, K comparable](list []T, key func(T) K) []K {
 	return out
 }
 
+// medians has one limit for each number of threads and format.
+func medians(limits []limit) (out []limit) {
+	for _, key := range unique(limits, func(l limit) limit { l.tokS = 0; return l }) {
+		var list []float64
+		for _, l := range limits {
+			if l.threads == key.threads && l.format == key.format {
+				list = append(list, l.tokS)
+			}
+		}
+		key.tokS = median(list)
+		out = append(out, key)
+	}
+	return out
+}
+
+// median is the middle one, or between the two in the middle.
 func median(list []float64) float64 {
 	slices.Sort(list)
-	return list[len(list)/2]
+	n := len(list)
+	return (list[(n-1)/2] + list[n/2]) / 2
 }
