@@ -33,8 +33,8 @@ Shapes: ` + strings.Join(appliance.BenchShapes(), ", ") + `.`,
 		Args: models(1, cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, a []string) error {
 			if len(a) == 1 {
-				if opt.Shape != "" || opt.Mode != "" {
-					return usagef(cmd, "--shape and --mode are for made-up weights: leave them out, or the model")
+				if opt.Shape != "" || opt.Mode != "" || opt.Layers != 0 {
+					return usagef(cmd, "--shape, --layers and --mode are for made-up weights: leave them out, or the model")
 				}
 				opt.Model = a[0]
 			}
@@ -69,6 +69,7 @@ Shapes: ` + strings.Join(appliance.BenchShapes(), ", ") + `.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&opt.Shape, "shape", "", "shape of made-up weights (default: "+appliance.BenchShapes()[0]+")")
+	f.IntVar(&opt.Layers, "layers", 0, "layers of made-up weights, at most the shape's (default: all)")
 	f.StringVar(&opt.Mode, "mode", "", "q8, q4 or dual, of made-up weights (default: q8)")
 	f.IntSliceVar(&opt.Threads, "threads", nil, "numbers of threads, comma-separated (default: 1, 2, 4 … all big cores)")
 	f.IntVar(&opt.Tokens, "tokens", 0, "tokens to generate (default: about two seconds of them)")
