@@ -451,7 +451,7 @@ func TestPicturesLayered(t *testing.T) {
 
 // The bits of a prompt with pictures, the same on every machine.
 func TestPictureDigest(t *testing.T) {
-	const want = 0x8be8372c8e469dad
+	const want uint64 = 0x8be8372c8e469dad
 	m := seeing(t, Options{Threads: 1})
 	pictures := []*Picture{gradient(t, m, 96, 64), gradient(t, m, 40, 100)}
 	h := fnv.New64a()
