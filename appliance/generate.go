@@ -23,7 +23,7 @@ func (b *backend) Generate(ctx context.Context, r *control.Request, emit func(co
 		return nil, coded(err, control.Internal)
 	}
 	defer release()
-	tokens, pictures, err := promptTokens(s, r, b.cfg.Paths.imports())
+	tokens, pictures, err := promptTokens(ctx, s, r, b.cfg.Paths.imports())
 	if err != nil {
 		return nil, coded(err, control.BadRequest)
 	}
@@ -68,7 +68,7 @@ func (b *backend) Tokenize(ctx context.Context, r *control.Request) ([]int32, er
 // promptTokens makes the tokens of a request: the prompt as it is, or the messages
 // through the model's own template. Pictures come from the request, or from the
 // directory imports.
-func promptTokens(s *serving, r *control.Request, imports string) ([]int32, []*engine.Picture, error) {
+func promptTokens(ctx context.Context, s *serving, r *control.Request, imports string) ([]int32, []*engine.Picture, error) {
 	if len(r.Schema) > 0 {
 		return nil, nil, control.Errorf(control.Unsupported, "json_schema is not supported by this build yet: leave it out")
 	}
@@ -79,7 +79,7 @@ func promptTokens(s *serving, r *control.Request, imports string) ([]int32, []*e
 		Chat:     tokenizer.Chat{Messages: make([]tokenizer.Message, len(r.Messages)), Tools: r.Tools, AddGenerationPrompt: true, EnableThinking: &r.Think},
 		pictures: make([][]*engine.Picture, len(r.Messages)),
 	}
-	read := pictureReader{s: s, imports: imports, room: s.Info().Context}
+	read := pictureReader{ctx: ctx, s: s, imports: imports, room: s.Info().Context}
 	for i, m := range r.Messages {
 		var err error
 		if c.Messages[i], err = templateMessage(m); err != nil {

@@ -72,7 +72,7 @@ func TestChatTooLong(t *testing.T) {
 	}
 	req.Messages = append(req.Messages, control.Message{Role: "user", Content: control.Content{Text: "last"}})
 	run := func() error {
-		tokens, _, err := promptTokens(s, req, "")
+		tokens, _, err := promptTokens(context.Background(), s, req, "")
 		if err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ package appliance
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +18,7 @@ import (
 // pictureReader reads the pictures of a conversation for the model that serves it.
 // Whatever is wrong with one is said with the place where it stands.
 type pictureReader struct {
+	ctx     context.Context // ended: no further one is read
 	s       *serving
 	imports string // directory of those that come by name
 	room    int    // tokens of the context; pictures that need more are not read
@@ -68,6 +70,9 @@ func (p *pictureReader) part(part *control.Part) (pic *engine.Picture, err error
 // open opens the file of a picture, which lies in the request or in the directory.
 // A name leads to a regular file of that directory, and nowhere else.
 func (p *pictureReader) open(pic control.Picture) (io.ReadCloser, error) {
+	if err := p.ctx.Err(); err != nil {
+		return nil, err
+	}
 	if pic.File == "" {
 		return io.NopCloser(bytes.NewReader(pic.Data)), nil
 	}

@@ -202,11 +202,11 @@ func TestTruncateDropsPictures(t *testing.T) {
 	for range 5 {
 		req.Messages = append([]control.Message{one, {Role: "assistant", Content: control.Content{Text: strings.Repeat("a", 100)}}}, req.Messages...)
 	}
-	if _, pictures, err := promptTokens(s, req, ""); err != nil || len(pictures) != 6 {
+	if _, pictures, err := promptTokens(context.Background(), s, req, ""); err != nil || len(pictures) != 6 {
 		t.Fatalf("%d pictures, %v; want 6", len(pictures), err)
 	}
 	req.Truncate = "oldest"
-	tokens, pictures, err := promptTokens(s, req, "")
+	tokens, pictures, err := promptTokens(context.Background(), s, req, "")
 	if err != nil || len(tokens)+req.MaxTokens > s.Info().Context || len(pictures) == 0 || len(pictures) == 6 {
 		t.Fatalf("%d tokens and %d pictures, %v; want some that fit %d", len(tokens), len(pictures), err, s.Info().Context)
 	}
@@ -214,5 +214,22 @@ func TestTruncateDropsPictures(t *testing.T) {
 	er.Pictures = pictures
 	if _, err := s.Generate(context.Background(), er, nil); err != nil {
 		t.Error(err)
+	}
+}
+
+// Pictures of a request that nobody waits for are not read.
+func TestPicturesOfCancelledRequest(t *testing.T) {
+	r := newRig(t, t.TempDir())
+	r.put(t, "vl.vqf", seeingModel(t))
+	r.scan(context.Background())
+	s, release, err := r.reg.acquire(context.Background(), "vl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, _, err := promptTokens(ctx, s, asking(inline(picture(t, 64, 64))), ""); !errors.Is(err, control.Canceled) {
+		t.Errorf("error %v, want canceled", err)
 	}
 }

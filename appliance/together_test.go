@@ -22,6 +22,7 @@ func TestClientsTogether(t *testing.T) {
 	b := startBox(t, nil)
 	b.drop(t, "m.vqf", tinyModel(t, nil))
 	b.ready(t, "m")
+	b.connected(t)
 	ctx, cancel := context.WithTimeout(context.Background(), waitFor)
 	defer cancel()
 	ask := func(c *control.Client, i int) string {
@@ -85,6 +86,7 @@ func TestPrefixesOutliveARestart(t *testing.T) {
 		})
 		b.drop(t, "m.vqf", tinyModel(t, nil))
 		b.ready(t, "m")
+		b.connected(t)
 		ctx, cancel := context.WithTimeout(context.Background(), waitFor)
 		defer cancel()
 		text := strings.Repeat("a long beginning ", 8)
@@ -94,6 +96,7 @@ func TestPrefixesOutliveARestart(t *testing.T) {
 		}
 		b.restart(t)
 		b.ready(t, "m")
+		b.connected(t)
 		files, err := filepath.Glob(filepath.Join(b.cfg.Paths.store(), "*", savedName))
 		if err != nil || (len(files) == 1) != save {
 			t.Errorf("save %v: %v, %v", save, files, err)

@@ -22,6 +22,7 @@ type Need struct {
 	Experts    int    // of a mixture: how many have memory of their own; 0 where all are mapped
 	Full       int64  // what full residency would have taken in all, where it was tried and did not fit; else 0
 
+	packs    bool        // down of experts is copied to where it lies in one piece
 	keepHead bool        // so does the head
 	pictures pictureNeed // what pictures may cost: in Scratch, the tower's weights in Weights
 }
@@ -236,6 +237,9 @@ func (a *admission) weighText(n Need) Need {
 	w := &a.weights
 	if !a.encrypted && n.Residency == ResidencyFull {
 		n.Weights = w.all
+		if n.packs {
+			n.Weights, n.Private = w.all+w.down, w.down
+		}
 		return n
 	}
 	slots := int64(min(slotCount, w.layers-n.Kept)) * w.slot
@@ -259,6 +263,9 @@ func (a *admission) weighText(n Need) Need {
 // little. Else layers, of which every token takes all, then experts, of which it takes some.
 func (a *admission) spend(n Need) Need {
 	if n.Residency == ResidencyFull {
+		if !a.encrypted && a.weights.down > 0 {
+			n, _ = a.more(n, func(n *Need) { n.packs = true })
+		}
 		return n
 	}
 	n, ok := a.more(n, func(n *Need) { n.keepHead = true })

@@ -42,7 +42,7 @@ type expertSlots struct {
 	score   []float64 // [layers*experts] uses, those of late count more
 	inc     float64   // what a use counts now
 	kept    [][]int32 // [layers] slots
-	quota   int       // slots that a layer may keep
+	keep    int       // slots that the layers may keep together
 	loose   []int32   // the other slots
 	room    int       // loose slots that what is returned at once may take
 	uses    int64     // number of the present call
@@ -171,7 +171,7 @@ func (x *expertSlots) release() {
 			continue
 		}
 		kept := &x.kept[sl.unit/x.perLayer]
-		if len(*kept) < x.quota {
+		if len(*kept) < x.quota(sl.unit/x.perLayer) {
 			*kept = append(*kept, i)
 			x.tighten(i)
 			continue
@@ -375,17 +375,17 @@ func newExpertSlots(layout expertLayout, pages *vqf.Pages, n, workers int, stamp
 }
 
 // plan shares n slots out: a quarter, and at least what two calls of a decoded token
-// need, is loose.
+// need, is loose; the layers keep the others, as equally as they can.
 func (x *expertSlots) plan(n int) {
 	loose := max(n/4, 2*x.topK)
-	x.quota = min(max(n-loose, 0)/x.layers, x.perLayer)
+	x.keep = max(n-loose, 0)
 	if n >= x.layers*x.perLayer {
-		x.quota = x.perLayer
+		x.keep = n
 	}
 	x.room = max(min(loose, n)/2, 1)
 	x.kept = make([][]int32, x.layers)
 	for l := range x.kept {
-		x.kept[l] = make([]int32, 0, x.quota)
+		x.kept[l] = make([]int32, 0, x.quota(l))
 	}
 	most := x.perLayer
 	x.held, x.out = make([]int32, 0, most), make([]expertWeights, 0, most)
@@ -397,6 +397,11 @@ func (x *expertSlots) count() int64 {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.bytesRead
+}
+
+// quota is how many slots layer l may keep.
+func (x *expertSlots) quota(l int) int {
+	return min(x.keep*(l+1)/x.layers-x.keep*l/x.layers, x.perLayer)
 }
 
 // close ends the workers, which finish the pieces in their hands, and gives the

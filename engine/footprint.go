@@ -50,6 +50,7 @@ type footprint struct {
 	norms  int64 // and routers
 	embed  int64
 	expert int64 // memory of one expert, see expertLayout; 0 of a dense model
+	down   int64 // of all experts
 	bounce int64 // memory that a worker reads experts with
 	touch  int64 // matrices and routers read for a token: of a mixture the experts that compute
 	all    int64 // of the tensors as they are in the file
@@ -80,6 +81,9 @@ func footprintOf(f *vqf.File, c *Config, family string) footprint {
 		n := size(family + "_" + m.name)
 		w.all += n
 		w.touch += n / int64(c.NExperts) * int64(c.TopK)
+		if m.name == "down" {
+			w.down = n
+		}
 	}
 	// A layout that nobody can compute with is refused when it is bound.
 	if layout, err := layoutOf(f, family); err == nil && c.NExperts > 0 {

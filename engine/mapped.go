@@ -19,6 +19,7 @@ type mapped struct {
 
 	list  []expertWeights // what experts returned last
 	width int             // of an expert
+	packs *packedDown     // nil: experts compute with windows of down
 }
 
 func (b *binder) mapped() *mapped {
@@ -49,9 +50,13 @@ func (m *mapped) experts(l int, ids []int32, _ *atomic.Bool) ([]expertWeights, e
 	m.list = m.list[:0]
 	for _, id := range ids {
 		at, end := int(id)*m.width, (int(id)+1)*m.width
-		m.list = append(m.list, expertWeights{
+		x := expertWeights{
 			gate: w.gate.Part(at, end, 0, w.gate.Cols), up: w.up.Part(at, end, 0, w.up.Cols), down: w.down.Part(0, w.down.Rows, at, end),
-		})
+		}
+		if m.packs != nil {
+			m.packs.use(&x, l, id)
+		}
+		m.list = append(m.list, x)
 	}
 	return m.list, nil
 }
@@ -68,4 +73,9 @@ func (m *mapped) read() int64 { return 0 }
 
 func (m *mapped) move(rebase func() error) error { return rebase() }
 
-func (m *mapped) close() error { return nil }
+func (m *mapped) close() error {
+	if m.packs == nil {
+		return nil
+	}
+	return m.packs.close()
+}

@@ -3,6 +3,8 @@
 package engine
 
 import (
+	"sync/atomic"
+
 	"windhover/kernels"
 )
 
@@ -46,6 +48,12 @@ type mixture struct {
 type expertWeights struct {
 	gate, up kernels.Matrix // [moeFFN x dim]
 	down     kernels.Matrix // [dim x moeFFN]
+
+	// Where down is a window of all experts' that is to lie in one piece the next
+	// time: the memory for that, and how many of its rows are not there yet. Who
+	// computes with rows of down copies them before; nil: nothing is to be copied.
+	packed *kernels.Matrix
+	left   *atomic.Int32
 }
 
 // pairRows is how many rows the pairs of a pass of rows tokens may take.

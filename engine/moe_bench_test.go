@@ -12,20 +12,19 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"windhover/kernels"
 	"windhover/vqf"
 )
 
-// shape30B is some layers of Qwen3-30B-A3B with a short vocabulary: as a mixture, or
-// dense with the feed-forward width that a token of the mixture computes with.
-func shape30B(layers uint32, mixture bool) vqf.Arch {
-	a := vqf.Arch{
-		Dim: 2048, NLayers: layers, NHeads: 32, NKVHeads: 4, HeadDim: 128, HeadDimFull: 128, FFNDim: 8 * 768, VocabSize: 4096,
+// shape30B is some layers of Qwen3-30B-A3B with a short vocabulary.
+func shape30B(layers uint32) vqf.Arch {
+	return vqf.Arch{
+		Dim: 2048, NLayers: layers, NHeads: 32, NKVHeads: 4, HeadDim: 128, HeadDimFull: 128, FFNDim: 128 * 768, VocabSize: 4096,
 		MaxSeqLen: 2048, RopeTheta: 1e6, NormEps: 1e-6, HasQNorm: 1, BosID: vqf.NoToken, EosID: vqf.NoToken,
+		NExperts: 128, TopK: 8, MoEFFN: 768,
 	}
-	if mixture {
-		a.NExperts, a.TopK, a.MoEFFN, a.FFNDim = 128, 8, 768, 128*768
-	}
-	return a
 }
 
 // rough makes a file of the shape with any weights: small scales, so that numbers
@@ -91,50 +90,93 @@ func rough(b *testing.B, a vqf.Arch, mode vqf.Mode) string {
 	if err := f.Truncate(plan.Size()); err != nil {
 		b.Fatal(err)
 	}
+	// What is read anew comes in huge pages where the file system has them; what is
+	// written does not.
+	if err := f.Sync(); err != nil {
+		b.Fatal(err)
+	}
+	if err := unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED); err != nil {
+		b.Fatal(err)
+	}
 	return f.Name()
 }
 
-// BenchmarkMixtureBesideDense decodes with some layers of a mixture and of a dense
-// model that reads as much for a token, in turn: the median of the ratios of
-// neighbours is what part of the dense model's bandwidth the mixture reaches, on a
-// busy machine too.
+// denseRows multiplies a run of rows by one token, each worker a share.
+type denseRows struct {
+	m          *kernels.Matrix
+	acts       *kernels.Acts
+	dst        []float32
+	row0, rows int
+}
+
+func (d *denseRows) Run(worker, workers int) {
+	const group = 8
+	from, to := d.rows/group*worker/workers*group, d.rows/group*(worker+1)/workers*group
+	kernels.MatMul(d.dst, len(d.dst), d.m, d.acts, d.row0+from, d.row0+to)
+}
+
+// BenchmarkMixtureBesideDense decodes with some layers of a mixture, in turn with the
+// dense kernel on long runs of rows of the same file, as many bytes as a token takes:
+// the median of the ratios of neighbours is what part of the dense kernel's bandwidth
+// decoding reaches, with all that is beside the products, on a busy machine too.
 func BenchmarkMixtureBesideDense(b *testing.B) {
 	const layers = 4
 	for _, mode := range []vqf.Mode{vqf.ModeQ4, vqf.ModeQ8} {
-		paths := [2]string{rough(b, shape30B(layers, true), mode), rough(b, shape30B(layers, false), mode)}
-		for threads := 1; threads <= cores(b); threads *= 2 {
-			b.Run(fmt.Sprintf("%s/%d", mode, threads), func(b *testing.B) {
-				var models [2]*Model
-				for i, path := range paths {
-					models[i] = load(b, path, Options{Threads: threads, Pin: true, NoTokenizer: true, Context: 256})
-					if err := models[i].prefill(noise(128)); err != nil { // brings the weights in
-						b.Fatal(err)
+		path := rough(b, shape30B(layers), mode)
+		for _, packed := range []bool{true, false} {
+			for threads := 1; threads <= cores(b); threads *= 2 {
+				b.Run(fmt.Sprintf("%s/packed=%v/%d", mode, packed, threads), func(b *testing.B) {
+					m := load(b, path, Options{Threads: threads, Pin: true, NoTokenizer: true, Context: 512})
+					if !packed {
+						windows(b, m)
 					}
-				}
-				var rates [2][]float64
-				var ratios []float64
-				token := int32(0)
-				for b.Loop() {
-					token = (token*31 + 7) % 4096
-					for i, m := range models {
-						m.seq.cut(16)
-						start := time.Now()
-						if err := m.step(token); err != nil {
+					for range 2 { // brings the weights in
+						if err := m.prefill(noise(256)); err != nil {
 							b.Fatal(err)
 						}
-						rates[i] = append(rates[i], float64(m.info.Need.Touched)/time.Since(start).Seconds()/1e9)
+						m.seq.cut(0)
 					}
-					n := len(rates[0]) - 1
-					ratios = append(ratios, rates[0][n]/rates[1][n])
-				}
-				middle := func(x []float64) float64 {
-					slices.Sort(x)
-					return x[len(x)/2]
-				}
-				b.ReportMetric(middle(rates[0]), "GB/s")
-				b.ReportMetric(middle(rates[1]), "dense-GB/s")
-				b.ReportMetric(100*middle(ratios), "%of-dense")
-			})
+					benchBesideDense(b, m)
+				})
+			}
 		}
 	}
+}
+
+func benchBesideDense(b *testing.B, m *Model) {
+	r := rand.New(rand.NewPCG(1, 2))
+	layers := m.w.res.(*mapped).layers
+	stack := &layers[0].gate
+	rows := int(m.info.Need.Touched) / (len(stack.Data) / stack.Rows) / len(layers) &^ 7
+	dense := &denseRows{acts: kernels.NewActs(1, stack.Cols), dst: make([]float32, stack.Rows), rows: rows}
+	dense.acts.Quantize(m.st.norm[:stack.Cols], 1)
+	if err := m.prefill(noise(16)); err != nil {
+		b.Fatal(err)
+	}
+	var tokens, runs, ratios []float64
+	for b.Loop() {
+		m.seq.cut(16)
+		start := time.Now()
+		if err := m.step(int32(r.IntN(4096))); err != nil {
+			b.Fatal(err)
+		}
+		tokens = append(tokens, float64(m.info.Need.Touched)/time.Since(start).Seconds()/1e9)
+		start = time.Now()
+		for l := range layers {
+			dense.m, dense.row0 = &layers[l].gate, r.IntN((stack.Rows-rows)/8)*8
+			if err := m.pool.Run(dense); err != nil {
+				b.Fatal(err)
+			}
+		}
+		n := len(stack.Data) / stack.Rows * rows * len(layers)
+		runs = append(runs, float64(n)/time.Since(start).Seconds()/1e9)
+		ratios = append(ratios, tokens[len(tokens)-1]/runs[len(runs)-1])
+	}
+	middle := func(x []float64) float64 {
+		slices.Sort(x)
+		return x[len(x)/2]
+	}
+	b.ReportMetric(middle(tokens), "GB/s")
+	b.ReportMetric(middle(runs), "dense-GB/s")
+	b.ReportMetric(100*middle(ratios), "%of-dense")
 }

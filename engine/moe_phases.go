@@ -119,6 +119,11 @@ func (s *state) downUnit(worker, r0 int) {
 	for i, e := range m.batch {
 		tokens, first := m.tokensOf(e)
 		down := &m.experts[i].down
+		if w := &m.experts[i]; w.left != nil {
+			down.CopyRows(w.packed.Data, r0, r1)
+			w.left.Add(int32(r0 - r1))
+			down = w.packed
+		}
 		if s.float {
 			row := s.row[worker*s.widest():][:c.MoEFFN]
 			refProduct(s.proj, c.Dim, down, s.gate[first*c.MoEFFN:], len(tokens), r0, r1, row)

@@ -237,3 +237,52 @@ func TestMixtureFootprint(t *testing.T) {
 		t.Errorf("the estimate says %d bytes a token, want %d; %v", need.Touched, w.touch, err)
 	}
 }
+
+// A pass with rows of several sequences, some of which share experts, gives each the
+// bits it has alone.
+func TestMixtureRowsAreAlone(t *testing.T) {
+	path := testmodel.Write(t, mixed())
+	for _, family := range []string{"q8", "q4"} {
+		for _, act := range activations() {
+			m := load(t, path, Options{Family: family, Activations: act, Sequences: 6, CacheBytes: 16 << 20})
+			vocab := m.cfg.Vocab
+			var prompts [][]int32
+			var want [][]float32
+			for i := range 6 {
+				p := noise(60)[7*i:][:2+3*i]
+				prompts = append(prompts, p)
+				all := logitsOf(t, m, p, 0)
+				want = append(want, slices.Clone(all[len(all)-vocab:]))
+			}
+			for _, last := range []int{1, 2, 5} { // tokens of each in the second pass, where there are more
+				seqs := make([]*sequence, len(prompts))
+				var spans [2][]span
+				var rows []int
+				row := 0
+				for i, p := range prompts {
+					seqs[i] = newSequence(m.kv, m.st.size.ctx)
+					if !seqs[i].grow(len(p)) {
+						t.Fatal("no pages")
+					}
+					at := max(len(p)-last, 1)
+					spans[0] = append(spans[0], span{seq: seqs[i], tokens: p[:at]})
+					spans[1] = append(spans[1], span{seq: seqs[i], tokens: p[at:], pos: at})
+					row += len(p) - at
+					rows = append(rows, row-1)
+				}
+				for _, list := range spans {
+					if err := m.st.forward(list); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := m.st.head(rows); err != nil {
+					t.Fatal(err)
+				}
+				for i := range prompts {
+					sameBits(t, fmt.Sprintf("%s, %s, sequence %d, %d tokens at last", family, act, i, last), m.st.logits[i*vocab:][:vocab], want[i])
+					seqs[i].cut(0)
+				}
+			}
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"hash/fnv"
 	"image"
 	"image/color"
 	"image/png"
@@ -446,4 +447,38 @@ func TestPicturesLayered(t *testing.T) {
 	if n := layered.Info().Need; n.Weights > full.Info().Need.Weights-(tower-least)/2 { // slots are whole pages
 		t.Errorf("weights of %d bytes, %d in full; the tower has %d, a step %d", n.Weights, full.Info().Need.Weights, tower, least)
 	}
+}
+
+// The bits of a prompt with pictures, the same on every machine.
+func TestPictureDigest(t *testing.T) {
+	const want uint64 = 0x8be8372c8e469dad
+	m := seeing(t, Options{Threads: 1})
+	pictures := []*Picture{gradient(t, m, 96, 64), gradient(t, m, 40, 100)}
+	h := fnv.New64a()
+	if err := binary.Write(h, binary.LittleEndian, seenLogits(t, m, promptOf(t, m, pictures), pictures, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if got := h.Sum64(); got != want {
+		t.Errorf("digest %#x, want %#x", got, want)
+	}
+}
+
+// gradient is a picture of numbers alone.
+func gradient(t *testing.T, m *Model, w, h int) *Picture {
+	t.Helper()
+	img := image.NewRGBA(image.Rect(0, 0, w, h))
+	for y := range h {
+		for x := range w {
+			img.SetRGBA(x, y, color.RGBA{uint8(3 * x), uint8(5 * y), uint8(x * y), 255})
+		}
+	}
+	var b bytes.Buffer
+	if err := png.Encode(&b, img); err != nil {
+		t.Fatal(err)
+	}
+	p, err := m.Picture(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }

@@ -99,14 +99,6 @@ func (m *Model) compose(ids []int32, pictures []*Picture) (*scene, error) {
 	return c, nil
 }
 
-// label is what position p is told apart by, which has this token.
-func (c *scene) label(p int, token int32) int32 {
-	if c == nil || p >= len(c.labels) {
-		return token
-	}
-	return c.labels[p]
-}
-
 // shared is how many of n positions that look alike by their labels are taken for
 // the same: a few places say too little about a picture.
 func (c *scene) shared(n int) int {

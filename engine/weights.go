@@ -101,7 +101,12 @@ func bind(f *vqf.File, c *Config, family string, need Need, stamp vqf.Stamp, wor
 	w := &weights{layers: c.Layers, layout: layout, embedF32: f.Flags()&vqf.FlagEmbF16 == 0, bytes: need.Weights}
 	b := &binder{f: f, c: c, family: family, layout: layout}
 	if f.Flags()&vqf.FlagEnc == 0 && need.Residency == ResidencyFull {
-		w.res = b.mapped()
+		m := b.mapped()
+		if w.res = m; need.packs && b.err == nil {
+			if m.packs, err = newPackedDown(c, layout); err != nil {
+				b.fail("%w", err)
+			}
+		}
 	} else if s := b.streamed(need, stamp, workers); s != nil {
 		w.res = s
 	}

@@ -57,19 +57,8 @@ func matMul(dst []float32, ldd int, m *Matrix, a *Acts, row0, row1 int) {
 	}
 }
 
-// windowAhead is how many row groups before its turn one of a window is prefetched:
-// each lies elsewhere, where the CPU's own prefetchers begin anew.
+// windowAhead is how many row groups before its turn one of a window is prefetched.
 const windowAhead = 2
-
-// prefetch fetches n bytes from data[from] on, if they are there.
-func prefetch(data []byte, from, n int) {
-	if from+n <= len(data) {
-		prefetchLines(&data[from], (n+63)/64)
-	}
-}
-
-//go:noescape
-func prefetchLines(p *byte, lines int)
 
 // gemmTile is how many tokens gemm takes at once.
 func gemmTile(l Layout) int {

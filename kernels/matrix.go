@@ -47,6 +47,24 @@ func (m *Matrix) Part(row0, row1, col0, col1 int) Matrix {
 	return p
 }
 
+// CopyRows copies rows row0 to row1-1, whole row groups, to where they are in a matrix
+// of m's shape whose row groups follow each other: dst, of which nothing else
+// changes.
+func (m *Matrix) CopyRows(dst []byte, row0, row1 int) {
+	h := m.Layout.Rows()
+	width := m.Cols / BlockLen * m.Layout.GroupBytes()
+	if row0 < 0 || row0 > row1 || row1 > m.Rows || row0%h != 0 || row1%h != 0 || len(dst) != m.Rows/h*width {
+		panic(fmt.Sprintf("kernels: CopyRows: rows %d to %d of %d x %d (%v) into %d bytes", row0, row1, m.Rows, m.Cols, m.Layout, len(dst)))
+	}
+	for g := row0 / h; g < row1/h; g++ {
+		prefetch(m.Data, (g+copyAhead)*m.pitch(), width)
+		copy(dst[g*width:][:width], m.Data[g*m.pitch():])
+	}
+}
+
+// copyAhead is how many row groups before its turn CopyRows prefetches one.
+const copyAhead = 4
+
 // pitch is how many bytes a row group begins behind the one before.
 func (m *Matrix) pitch() int {
 	if m.Pitch > 0 {

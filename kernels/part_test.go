@@ -3,6 +3,7 @@
 package kernels
 
 import (
+	"bytes"
 	"fmt"
 	"testing"
 )
@@ -55,6 +56,14 @@ func testPart(t *testing.T, got, want *Matrix) {
 		got.DequantizeRow(a, row)
 		want.DequantizeRow(b, row)
 		sameBits(t, fmt.Sprintf("%v, row %d dequantised", got.Layout, row), a, b)
+	}
+	h := got.Layout.Rows()
+	packed := make([]byte, len(want.Data))
+	mid := got.Rows / 2 / h * h
+	got.CopyRows(packed, mid, got.Rows)
+	got.CopyRows(packed, 0, mid)
+	if !bytes.Equal(packed, want.Data) {
+		t.Errorf("%v %dx%d, pitch %d: rows copied are others", got.Layout, got.Rows, got.Cols, got.Pitch)
 	}
 	for _, tokens := range []int{1, 2, 3, 5, 6, 8, 9, 17, 130} {
 		acts := NewActs(tokens, want.Cols)
@@ -138,6 +147,9 @@ func TestPartChecks(t *testing.T) {
 		"column in a block": func() { m.Part(0, 16, 16, 64) },
 		"columns beyond":    func() { m.Part(0, 16, 32, 96) },
 		"no columns":        func() { m.Part(0, 16, 32, 32) },
+		"copied in a group": func() { m.CopyRows(m.Data, 4, 16) },
+		"copied beyond":     func() { m.CopyRows(m.Data, 8, 24) },
+		"copied elsewhere":  func() { m.CopyRows(m.Data[1:], 0, 16) },
 		"no tokens":         func() { a.Rows(0, 0) },
 		"tokens beyond":     func() { a.Rows(8, 5) },
 		"tokens in a tile":  func() { a.Rows(4, 2) },

@@ -40,18 +40,17 @@ type PageQueue struct {
 	events []ioEvent
 }
 
-// iocb and ioEvent are the kernel's, for little-endian machines.
+// iocb and ioEvent are the kernel's, for little-endian machines. What has no name
+// here is zero: keys and flags, and the operation, which then is a read.
 type iocb struct {
 	data       uint64
-	key, rw    uint32
-	op         uint16
-	prio       int16
+	_          uint64
+	_          uint32
 	fd         uint32
 	buf, bytes uint64
 	off        int64
 	_          uint64
-	flags      uint32
-	_          uint32
+	_          uint64
 }
 
 type ioEvent struct {
