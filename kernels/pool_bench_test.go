@@ -4,6 +4,7 @@ package kernels
 
 import (
 	"slices"
+	"sync"
 	"testing"
 	"time"
 )
@@ -52,4 +53,48 @@ func BenchmarkForkJoin(b *testing.B) {
 			})
 		}
 	}
+}
+
+// BenchmarkTwoPools is what two pools on the same two CPUs, each with a caller of
+// its own, do together as part of what one does alone: the median. Best under a
+// high priority, as [BenchmarkForkJoin].
+func BenchmarkTwoPools(b *testing.B) {
+	runs := func(pools int) float64 {
+		counts := make([]int, pools)
+		var done sync.WaitGroup
+		for i := range counts {
+			p := newTestPool(b, true)
+			done.Go(func() {
+				defer p.Close()
+				if err := p.Attach(); err != nil {
+					b.Error(err)
+					return
+				}
+				defer p.Detach()
+				task := taskFunc(func(int, int) {
+					for range 1000 {
+						pause()
+					}
+				})
+				for start := time.Now(); time.Since(start) < time.Second; counts[i]++ {
+					if err := p.Run(task); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+		}
+		done.Wait()
+		sum := 0
+		for _, n := range counts {
+			sum += n
+		}
+		return float64(sum)
+	}
+	var parts []float64
+	for b.Loop() {
+		parts = append(parts, runs(2)/runs(1))
+	}
+	slices.Sort(parts)
+	b.ReportMetric(parts[len(parts)/2], "of-one")
 }
