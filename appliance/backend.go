@@ -64,6 +64,15 @@ func (b *backend) Stats() control.Stats {
 		UptimeS: int64(time.Since(b.started).Seconds()), RSSBytes: residentBytes(),
 		MemAvailable: readMemory(os.DirFS("/")).Available, DiskFree: free,
 	}
+	for _, m := range b.reg.current() {
+		if busy, ok := m.servable.(activeModel); ok {
+			a := busy.Activity()
+			s.Sequences += a.Active
+			s.KeptTokens += a.Kept
+			s.CachedTokens += a.Cached
+		}
+		b.reg.release(m)
+	}
 	s.TempC, s.Throttled = thermal()
 	if d := b.metrics.last.Load(); d != nil {
 		s.DecodeTokS, s.PrefillTokS = d.Decode, d.Prefill

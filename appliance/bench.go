@@ -20,6 +20,7 @@ import (
 type BenchOptions struct {
 	Model   string // VQF file; "": weights of Shape are made
 	Shape   string // see BenchShapes; "": the smallest
+	Layers  int    // of made-up weights, so many of the shape's only; 0: all
 	Mode    string // q8, q4 or dual, of made-up weights; "": q8
 	Dir     string // where made-up weights are written; "": the temporary directory
 	Threads []int  // numbers of threads to measure with; nil: 1, 2, 4 … up to the big cores
@@ -38,15 +39,16 @@ type BenchOptions struct {
 // BenchReport is what was measured. Rates are decimal: GB is 10^9 bytes, GOPS
 // are 10^9 multiplications and additions a second.
 type BenchReport struct {
-	CPU     string         `json:"cpu"`
-	Kernels []KernelSpeed  `json:"kernels"`
-	Read    []ReadSpeed    `json:"read_gb_s"`
-	Peak    []PeakSpeed    `json:"peak"`
-	Model   *BenchModel    `json:"model,omitempty"`
-	First   []FirstToken   `json:"ttft"`
-	Decode  []DecodeSpeed  `json:"decode"`
-	Prefill []PrefillSpeed `json:"prefill"`
-	Mixed   []MixedSpeed   `json:"mixed,omitempty"`
+	CPU      string          `json:"cpu"`
+	Kernels  []KernelSpeed   `json:"kernels"`
+	Read     []ReadSpeed     `json:"read_gb_s"`
+	Peak     []PeakSpeed     `json:"peak"`
+	Model    *BenchModel     `json:"model,omitempty"`
+	First    []FirstToken    `json:"ttft"`
+	Decode   []DecodeSpeed   `json:"decode"`
+	Prefill  []PrefillSpeed  `json:"prefill"`
+	Together []TogetherSpeed `json:"together"`
+	Mixed    []MixedSpeed    `json:"mixed,omitempty"`
 	BenchMemory
 }
 
@@ -55,7 +57,7 @@ type BenchReport struct {
 // of ctx, whose error it returns then.
 func Bench(ctx context.Context, opt BenchOptions, line func(string)) (*BenchReport, error) {
 	b := &bench{opt: opt, say: func(format string, a ...any) { line(fmt.Sprintf(format, a...)) }, report: &BenchReport{
-		CPU: cpuName(), Kernels: []KernelSpeed{}, Read: []ReadSpeed{}, Peak: []PeakSpeed{}, First: []FirstToken{}, Decode: []DecodeSpeed{}, Prefill: []PrefillSpeed{}}}
+		CPU: cpuName(), Kernels: []KernelSpeed{}, Read: []ReadSpeed{}, Peak: []PeakSpeed{}, First: []FirstToken{}, Decode: []DecodeSpeed{}, Prefill: []PrefillSpeed{}, Together: []TogetherSpeed{}}}
 	defer context.AfterFunc(ctx, func() { b.stop.Store(true) })()
 	if err := b.chooseThreads(); err != nil {
 		return nil, err
@@ -81,12 +83,13 @@ func Bench(ctx context.Context, opt BenchOptions, line func(string)) (*BenchRepo
 
 // bench is one run.
 type bench struct {
-	opt    BenchOptions
-	cpus   []int // the workers' CPUs, the first n for n threads
-	report *BenchReport
-	say    func(format string, a ...any)
-	made   *madeModel  // without a model given
-	stop   atomic.Bool // the context has ended: tasks return early
+	opt        BenchOptions
+	cpus       []int // the workers' CPUs, the first n for n threads
+	report     *BenchReport
+	say        func(format string, a ...any)
+	made       *madeModel  // without a model given
+	kvPerToken int64       // bytes
+	stop       atomic.Bool // the context has ended: tasks return early
 }
 
 // doing tells what is under way.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 
 	"windhover/engine"
 	"windhover/vqf"
@@ -75,19 +74,18 @@ func (b *bench) describe(path string) ([]BenchFamily, error) {
 		d.KV = "f16"
 	}
 	if b.opt.Model == "" {
-		d.Path, d.Made = b.shape(), true
+		d.Path, d.Made = b.name(), true
 	}
 	for _, family := range []string{"q8", "q4"} {
 		if family == "q8" && !f.HasQ8() || family == "q4" && !f.HasQ4() {
 			continue
 		}
-		one := BenchFamily{Family: family}
-		for _, t := range f.Tensors() {
-			if strings.HasPrefix(t.Name, family+"_") {
-				one.Weights += int64(t.Bytes)
-			}
+		need, err := engine.Estimate(path, engine.Options{Family: family, KV: b.opt.KV, Context: 1})
+		if err != nil {
+			return nil, errors.Join(err, f.Close())
 		}
-		d.Families = append(d.Families, one)
+		d.Families = append(d.Families, BenchFamily{Family: family, Weights: need.Touched})
+		b.kvPerToken = need.KVPerToken
 	}
 	b.report.Model = d
 	return d.Families, f.Close()
@@ -95,7 +93,9 @@ func (b *bench) describe(path string) ([]BenchFamily, error) {
 
 // options load the model for prompts and contexts of up to the given tokens.
 func (b *bench) options(family string, threads, tokens int) engine.Options {
-	opt := engine.Options{Threads: threads, Pin: true, Family: family, KV: b.opt.KV, NoTokenizer: true, Context: tokens + benchTokensMost + b.opt.Tokens + 1}
+	// A page for each request at once, beside the longest text.
+	cache := b.kvPerToken * int64(tokens+benchTokensMost+b.opt.Tokens+(engine.MaxSequences+1)*512)
+	opt := engine.Options{CacheBytes: cache, Threads: threads, Pin: true, Family: family, KV: b.opt.KV, NoTokenizer: true, Context: tokens + benchTokensMost + b.opt.Tokens + 1}
 	if b.opt.Model != "" { // of made-up weights, fits has seen to it
 		opt.MemoryLimit = readMemory(os.DirFS("/")).budget()
 	}
@@ -153,8 +153,8 @@ func (b *bench) fits(path string) error {
 	_, err := engine.Estimate(path, opt)
 	var short *engine.MemoryError
 	if errors.As(err, &short) {
-		return fmt.Errorf("bench: %s needs %d MB of memory for %d tokens, %d MB of it for the weights, and %d MB are free: choose a smaller --shape, --mode q4 or shorter texts",
-			b.shape(), short.Need.Total()/1e6, opt.Context, short.Need.Weights/1e6, short.Limit/1e6)
+		return fmt.Errorf("bench: %s needs %d MB of memory for %d tokens, %d MB of it for the weights, and %d MB are free: choose a smaller --shape, fewer --layers, --mode q4 or shorter texts",
+			b.name(), short.Need.Total()/1e6, opt.Context, short.Need.Weights/1e6, short.Limit/1e6)
 	}
 	return err
 }
@@ -176,6 +176,11 @@ func (b *bench) modelThreads(ctx context.Context, path string, family BenchFamil
 	r := runner{bench: b, m: m, info: info, weights: family.Weights}
 	if err := r.run(ctx); err != nil {
 		return err
+	}
+	if n == slices.Max(b.opt.Threads) {
+		if err := r.together(ctx); err != nil {
+			return err
+		}
 	}
 	b.report.BenchMemory.note()
 	return nil

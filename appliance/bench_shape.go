@@ -65,10 +65,13 @@ func (b *bench) arch() (vqf.Arch, error) {
 	if i < 0 {
 		return vqf.Arch{}, fmt.Errorf("bench: no shape %q: use %s", b.opt.Shape, strings.Join(BenchShapes(), ", "))
 	}
-	if benchShapes[i].arch.MoE() {
-		return vqf.Arch{}, fmt.Errorf("bench: %s is a mixture of experts, which this build cannot run: use qwen3-1.7b, whose layers are as wide, or qwen3-8b", b.shape())
+	arch := benchShapes[i].arch
+	if n := b.opt.Layers; n < 0 || n > int(arch.NLayers) {
+		return vqf.Arch{}, fmt.Errorf("bench: %d layers: %s has %d", n, b.shape(), arch.NLayers)
+	} else if n > 0 {
+		arch.NLayers = uint32(n)
 	}
-	return benchShapes[i].arch, nil
+	return arch, nil
 }
 
 // madeModel is a file with made-up weights that has no name any more: it is gone
@@ -77,6 +80,14 @@ type madeModel struct {
 	f    *os.File
 	plan *vqf.Plan
 	spec vqf.Spec
+}
+
+// name is what the report calls made-up weights.
+func (b *bench) name() string {
+	if b.opt.Layers > 0 {
+		return fmt.Sprintf("%s, %d layers", b.shape(), b.opt.Layers)
+	}
+	return b.shape()
 }
 
 // path opens the file as long as it is open here.
@@ -157,7 +168,7 @@ func (b *bench) plan() (*vqf.Plan, vqf.Spec, error) {
 // no more than that.
 const writePiece = 16 << 20
 
-// write writes the data, every byte of it: norms of 1, seeded weights. The checksum
+// write writes the data, every byte of it: norms of 1, seeded weights and routers. The checksum
 // stays 0, which is none. doing hears how far it is.
 func (m *madeModel) write(ctx context.Context, doing func(format string, a ...any)) error {
 	f, plan := m.f, m.plan
@@ -191,12 +202,20 @@ func (m *madeModel) write(ctx context.Context, doing func(format string, a ...an
 // groups of blocks, in the layout that the tensor has.
 func noiseChunk(t vqf.Tensor, spec vqf.Spec) func(*noise) []byte {
 	buf := make([]byte, 1<<20)
-	switch t.Type {
-	case vqf.F32: // norms
+	switch {
+	case t.Name == "moe_router": // 1/32 to 1/16 of either sign, which chooses other experts for each token
+		return func(r *noise) []byte {
+			r.fill(buf)
+			for i := 3; i < len(buf); i += 4 {
+				buf[i], buf[i-1] = buf[i]&0x80|0x3d, buf[i-1]&0x7f
+			}
+			return buf
+		}
+	case t.Type == vqf.F32: // norms
 		one := binary.LittleEndian.AppendUint32(nil, 0x3f800000)
 		ones := bytes.Repeat(one, len(buf)/4)
 		return func(*noise) []byte { return ones }
-	case vqf.F16: // the embedding: between 0.5 and 1, of either sign
+	case t.Type == vqf.F16: // the embedding: between 0.5 and 1, of either sign
 		return func(r *noise) []byte {
 			r.fill(buf)
 			for i := 1; i < len(buf); i += 2 {

@@ -226,7 +226,7 @@ func TestBenchRefuses(t *testing.T) {
 		{"prompt", context.Background(), BenchOptions{Prompt: []int{512, 0}}, "a prompt of 0 tokens"},
 		{"context", context.Background(), BenchOptions{Context: []int{-1}}, "-1 tokens of context"},
 		{"tokens", context.Background(), BenchOptions{Tokens: -1}, "-1 tokens to generate"},
-		{"mixture", context.Background(), BenchOptions{Shape: "qwen3-30b-a3b"}, "is a mixture of experts, which this build cannot run: use qwen3-1.7b"},
+		{"layers", context.Background(), BenchOptions{Shape: "qwen3-30b-a3b", Layers: 49}, "49 layers: qwen3-30b-a3b has 48"},
 		{"cancelled", ended, BenchOptions{Threads: []int{1}}, "context canceled"},
 	} {
 		if _, err := Bench(c.ctx, c.opt, func(string) {}); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -4,18 +4,23 @@ package appliance
 
 import (
 	"encoding/json"
+	"slices"
 
 	"windhover/control"
+	"windhover/engine"
 	"windhover/engine/tokenizer"
 )
 
 // templateMessage turns a message off the wire into one for the chat template. Both
-// speak the JSON of Hugging Face's templates.
+// speak the JSON of Hugging Face's templates. Of a picture the template only learns
+// that it is there.
 func templateMessage(m control.Message) (tokenizer.Message, error) {
-	for _, p := range m.Content.Parts {
-		if p.Type != "text" {
-			return tokenizer.Message{}, control.Errorf(control.Unsupported, "a message part of type %q is not supported by this build yet: send text", p.Type)
+	if m.Content.Parts != nil {
+		parts := make([]control.Part, len(m.Content.Parts))
+		for i, p := range m.Content.Parts {
+			parts[i] = control.Part{Type: p.Type, Text: p.Text}
 		}
+		m.Content.Parts = parts
 	}
 	var out tokenizer.Message
 	raw, err := json.Marshal(m)
@@ -26,4 +31,64 @@ func templateMessage(m control.Message) (tokenizer.Message, error) {
 		return out, control.Errorf(control.BadRequest, "message of role %q: %v", m.Role, err)
 	}
 	return out, nil
+}
+
+// conversation is a chat with the pictures of each message.
+type conversation struct {
+	tokenizer.Chat
+	pictures [][]*engine.Picture // [messages], in the order of their parts
+}
+
+// drop takes a message out as a policy says, with its pictures: the oldest, or with
+// TruncateMiddle the oldest behind the first question and its answer, as long as there
+// is one. The system message at the beginning and the last message stay; it reports
+// false when only they are left, or there is no policy.
+func (c *conversation) drop(policy string) bool {
+	at := 0
+	if len(c.Messages) > 0 && c.Messages[0].Role == "system" {
+		at = 1
+	}
+	if policy == "" || len(c.Messages)-at < 2 {
+		return false
+	}
+	if policy == control.TruncateMiddle && len(c.Messages)-at > 3 {
+		at += 2
+	}
+	c.Messages = slices.Delete(c.Messages, at, at+1)
+	c.pictures = slices.Delete(c.pictures, at, at+1)
+	return true
+}
+
+// Speaker is what a conversation needs of a model to become tokens.
+type Speaker interface {
+	Tokenizer() *tokenizer.Tokenizer
+	Template() *tokenizer.Template
+	Place(prompt string, pictures []*engine.Picture) (string, error)
+}
+
+// ChatTokens renders a conversation with the model's own template, puts in the
+// pictures, which are in the order of their parts, and encodes it.
+func ChatTokens(m Speaker, chat tokenizer.Chat, pictures []*engine.Picture) ([]int32, error) {
+	tmpl := m.Template()
+	if tmpl == nil {
+		return nil, control.Errorf(control.BadRequest, "the model has no chat template that can be used: ask for a plain continuation (op generate, --raw)")
+	}
+	text, err := tmpl.Render(chat)
+	if err != nil {
+		return nil, control.Errorf(control.BadRequest, "chat template: %s", oneLine(err))
+	}
+	if text, err = m.Place(text, pictures); err != nil {
+		return nil, err
+	}
+	return m.Tokenizer().Encode(text, true), nil
+}
+
+// PlainTokens encodes a text to be continued, with the token that the model wants
+// at the beginning of a text.
+func PlainTokens(tok *tokenizer.Tokenizer, meta *engine.Meta, text string) []int32 {
+	ids := tok.Encode(text, true)
+	if meta.AddBOS && meta.BosID >= 0 {
+		ids = append([]int32{meta.BosID}, ids...)
+	}
+	return ids
 }

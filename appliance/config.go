@@ -60,9 +60,14 @@ type Engine struct {
 	Pin         bool   `toml:"pin"`
 	Context     int    `toml:"context"`      // tokens; 0: what file and memory allow
 	KV          string `toml:"kv"`           // "f16" or "int8"
-	Residency   string `toml:"residency"`    // "auto", "full" or "layered"
+	Residency   string `toml:"residency"`    // "auto", "full", "experts" or "layered"
 	Family      string `toml:"family"`       // "q4" or "q8": which copy of a dual file computes
 	MemoryLimit string `toml:"memory_limit"` // "4GiB"; "0": MemAvailable and the cgroup's limit
+
+	Sequences       int    `toml:"sequences"`         // requests computed at once, at most 8; 0: 8
+	CacheMemory     string `toml:"cache_memory"`      // of the KV cache of all requests and kept prefixes; "0": what memory allows
+	PrefixCache     string `toml:"prefix_cache"`      // "off", or "save": prefixes outlive a restart
+	PrefixCacheSize string `toml:"prefix_cache_size"` // of that file
 }
 
 // Drop configures the drop directory.
@@ -100,11 +105,12 @@ type Log struct {
 // DefaultConfig is the configuration of a machine without any file.
 func DefaultConfig() Config {
 	return Config{
-		Paths:  Paths{State: "/var/lib/windhover", Trust: "/etc/windhover/trust.d"},
-		MQTT:   MQTT{Embedded: Embedded{Listen: "127.0.0.1:1883"}},
-		HTTP:   HTTP{Listen: "127.0.0.1:8417"},
-		Engine: Engine{Pin: true, KV: "f16", Residency: "auto", Family: "q4", MemoryLimit: "0"},
-		VQF:    VQF{Layout: "any", Expect: "Q8_8X8|Q4_4X4", Check: "install"},
+		Paths: Paths{State: "/var/lib/windhover", Trust: "/etc/windhover/trust.d"},
+		MQTT:  MQTT{Embedded: Embedded{Listen: "127.0.0.1:1883"}},
+		HTTP:  HTTP{Listen: "127.0.0.1:8417"},
+		Engine: Engine{Pin: true, KV: "f16", Residency: "auto", Family: "q4", MemoryLimit: "0",
+			CacheMemory: "0", PrefixCache: "off", PrefixCacheSize: "1GiB"},
+		VQF: VQF{Layout: "any", Expect: "Q8_8X8|Q4_4X4", Check: "install"},
 	}
 }
 

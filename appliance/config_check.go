@@ -114,6 +114,9 @@ func (c *Config) checkHTTP() error {
 	return nil
 }
 
+// prefixCacheSave is the value of engine.prefix_cache that keeps them on disk.
+const prefixCacheSave = "save"
+
 func (c *Config) checkEngine() error {
 	e := c.Engine
 	if e.Threads < 0 || e.Context < 0 {
@@ -122,14 +125,24 @@ func (c *Config) checkEngine() error {
 	if err := oneOf("engine.kv", e.KV, "f16", "int8"); err != nil {
 		return err
 	}
-	if err := oneOf("engine.residency", e.Residency, engine.ResidencyAuto, engine.ResidencyFull, engine.ResidencyLayered); err != nil {
+	if err := oneOf("engine.residency", e.Residency, engine.ResidencyAuto, engine.ResidencyFull, engine.ResidencyExperts, engine.ResidencyLayered); err != nil {
 		return err
 	}
 	if err := oneOf("engine.family", e.Family, "q4", "q8"); err != nil {
 		return err
 	}
-	if _, err := ParseSize(e.MemoryLimit); err != nil {
-		return fmt.Errorf("config: engine.memory_limit: %v", err)
+	if e.Sequences < 0 || e.Sequences > engine.MaxSequences {
+		return fmt.Errorf("config: engine.sequences %d: use 1 to %d, or 0 for %d", e.Sequences, engine.MaxSequences, engine.MaxSequences)
+	}
+	if err := oneOf("engine.prefix_cache", e.PrefixCache, "off", prefixCacheSave); err != nil {
+		return err
+	}
+	for _, s := range []struct{ key, value string }{
+		{"memory_limit", e.MemoryLimit}, {"cache_memory", e.CacheMemory}, {"prefix_cache_size", e.PrefixCacheSize},
+	} {
+		if _, err := ParseSize(s.value); err != nil {
+			return fmt.Errorf("config: engine.%s: %v", s.key, err)
+		}
 	}
 	return nil
 }

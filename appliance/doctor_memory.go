@@ -70,10 +70,14 @@ func (d *doctor) memory(context.Context) {
 
 // residencyNote tells of a model that does not stay in memory whole.
 func residencyNote(n engine.Need) string {
-	if n.Residency == engine.ResidencyLayered {
-		return ", layered"
+	switch {
+	case n.Residency == engine.ResidencyFull:
+		return ""
+	case n.Experts > 0:
+		return fmt.Sprintf(", %s with room for %d experts: %s", n.Residency, n.Experts, n.Why())
+	default:
+		return fmt.Sprintf(", %s with %d layers kept: %s", n.Residency, n.Kept, n.Why())
 	}
-	return ""
 }
 
 // room is what models may take.

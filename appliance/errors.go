@@ -46,7 +46,7 @@ func coded(err error, otherwise control.Code) *control.Error {
 		out.Code = control.ModelIOError
 	case errors.Is(err, engine.ErrContextOverflow):
 		out.Code = control.ContextOverflow
-	case errors.Is(err, engine.ErrRequest):
+	case errors.Is(err, engine.ErrRequest), errors.Is(err, engine.ErrPicture):
 		out.Code = control.BadRequest
 	case errors.Is(err, engine.ErrNoTokenizer):
 		out.Code = TokenizerMissing

@@ -23,14 +23,16 @@ func (b *backend) Generate(ctx context.Context, r *control.Request, emit func(co
 		return nil, coded(err, control.Internal)
 	}
 	defer release()
-	tokens, err := promptTokens(s, r)
+	tokens, pictures, err := promptTokens(ctx, s, r, b.cfg.Paths.imports())
 	if err != nil {
 		return nil, coded(err, control.BadRequest)
 	}
 	if b.cfg.Log.Prompts {
 		b.log.Info("prompt", "client", r.Client, "id", r.ID, "text", s.Tokenizer().Decode(tokens, false))
 	}
-	res, err := s.Generate(ctx, engineRequest(s, r, tokens), func(e engine.Event) error { return emit(event(e)) })
+	req := engineRequest(s, r, tokens)
+	req.Pictures = pictures
+	res, err := s.Generate(ctx, req, func(e engine.Event) error { return emit(event(e)) })
 	if err != nil {
 		b.metrics.failed(err)
 		return nil, coded(err, control.Internal)
@@ -41,9 +43,16 @@ func (b *backend) Generate(ctx context.Context, r *control.Request, emit func(co
 	}
 	return &control.Result{
 		Finish: res.Finish, TTFT: res.Timing.TTFT, Model: s.ref(),
-		Usage:      control.Usage{Prompt: res.Usage.Prompt, Completion: res.Usage.Completion, Cached: res.Usage.Cached},
+		Usage:      Usage(res.Usage),
 		PrefillTPS: round1(res.Timing.PrefillTPS), DecodeTPS: round1(res.Timing.DecodeTPS),
 	}, nil
+}
+
+// Usage is what a generation used, in the words of the protocol.
+func Usage(u engine.Usage) control.Usage {
+	return control.Usage{
+		Prompt: u.Prompt, Completion: u.Completion, Cached: u.Cached, Pictures: u.Pictures, PicturesKnown: u.PicturesKnown,
+	}
 }
 
 // Tokenize returns the token ids of the prompt.
@@ -57,65 +66,36 @@ func (b *backend) Tokenize(ctx context.Context, r *control.Request) ([]int32, er
 }
 
 // promptTokens makes the tokens of a request: the prompt as it is, or the messages
-// through the model's own template.
-func promptTokens(s *serving, r *control.Request) ([]int32, error) {
+// through the model's own template. Pictures come from the request, or from the
+// directory imports.
+func promptTokens(ctx context.Context, s *serving, r *control.Request, imports string) ([]int32, []*engine.Picture, error) {
 	if len(r.Schema) > 0 {
-		return nil, control.Errorf(control.Unsupported, "json_schema is not supported by this build yet: leave it out")
+		return nil, nil, control.Errorf(control.Unsupported, "json_schema is not supported by this build yet: leave it out")
 	}
 	if r.Op == control.OpGenerate {
-		return PlainTokens(s.Tokenizer(), s.Meta(), r.Prompt), nil
+		return PlainTokens(s.Tokenizer(), s.Meta(), r.Prompt), nil, nil
 	}
-	messages := make([]tokenizer.Message, len(r.Messages))
+	c := conversation{
+		Chat:     tokenizer.Chat{Messages: make([]tokenizer.Message, len(r.Messages)), Tools: r.Tools, AddGenerationPrompt: true, EnableThinking: &r.Think},
+		pictures: make([][]*engine.Picture, len(r.Messages)),
+	}
+	read := pictureReader{ctx: ctx, s: s, imports: imports, room: s.Info().Context}
 	for i, m := range r.Messages {
-		msg, err := templateMessage(m)
-		if err != nil {
-			return nil, err
+		var err error
+		if c.Messages[i], err = templateMessage(m); err != nil {
+			return nil, nil, err
 		}
-		messages[i] = msg
+		if c.pictures[i], err = read.message(i, m); err != nil {
+			return nil, nil, err
+		}
 	}
-	chat := tokenizer.Chat{Messages: messages, Tools: r.Tools, AddGenerationPrompt: true, EnableThinking: &r.Think}
 	for {
-		tokens, err := ChatTokens(s.Tokenizer(), s.Template(), chat)
-		if err != nil || r.Truncate != "oldest" || len(tokens) <= s.Info().Context-r.MaxTokens || !dropOldest(&chat) {
-			return tokens, err
+		pictures := slices.Concat(c.pictures...)
+		tokens, err := ChatTokens(s, c.Chat, pictures)
+		if err != nil || len(tokens) <= s.Info().Context-r.MaxTokens || !c.drop(r.Truncate) {
+			return tokens, pictures, err
 		}
 	}
-}
-
-// dropOldest takes the oldest message out of a conversation. The system message at
-// its beginning and the last message stay; it reports false when only they are left.
-func dropOldest(chat *tokenizer.Chat) bool {
-	at := 0
-	if len(chat.Messages) > 0 && chat.Messages[0].Role == "system" {
-		at = 1
-	}
-	if len(chat.Messages)-at < 2 {
-		return false
-	}
-	chat.Messages = slices.Delete(chat.Messages, at, at+1)
-	return true
-}
-
-// PlainTokens encodes a text to be continued, with the token that the model wants
-// at the beginning of a text.
-func PlainTokens(tok *tokenizer.Tokenizer, meta *engine.Meta, text string) []int32 {
-	ids := tok.Encode(text, true)
-	if meta.AddBOS && meta.BosID >= 0 {
-		ids = append([]int32{meta.BosID}, ids...)
-	}
-	return ids
-}
-
-// ChatTokens renders a conversation with the model's own template and encodes it.
-func ChatTokens(tok *tokenizer.Tokenizer, tmpl *tokenizer.Template, chat tokenizer.Chat) ([]int32, error) {
-	if tmpl == nil {
-		return nil, control.Errorf(control.BadRequest, "the model has no chat template that can be used: ask for a plain continuation (op generate, --raw)")
-	}
-	text, err := tmpl.Render(chat)
-	if err != nil {
-		return nil, control.Errorf(control.BadRequest, "chat template: %s", oneLine(err))
-	}
-	return tok.Encode(text, true), nil
 }
 
 // engineRequest fills in what the request leaves open: the model's own defaults,
@@ -124,7 +104,7 @@ func engineRequest(s *serving, r *control.Request, tokens []int32) engine.Reques
 	g := s.Meta().Generation
 	return engine.Request{
 		Tokens: tokens, MaxTokens: r.MaxTokens, Stop: r.Stop, ThinkBudget: r.ThinkBudget, Truncate: truncate(r),
-		Raw: r.Op == control.OpGenerate,
+		Raw: r.Op == control.OpGenerate, Client: r.Client, Priority: r.Priority,
 		Sampling: engine.Sampling{
 			Temperature:   first(r.Temperature, g.Temperature, control.DefaultTemperature),
 			TopP:          first(r.TopP, g.TopP, control.DefaultTopP),

@@ -101,5 +101,6 @@ func TestAPI(t *testing.T) {
 	r.scan(context.Background())
 	check(public, "GET", "/readyz", 200, "ready")
 	check(public, "GET", "/metrics", 200, `windhover_model_state{name="m",state="ready"} 1`)
+	check(public, "GET", "/metrics", 200, `windhover_weights_read_bytes_total{name="m",residency="full"} 0`)
 	check(local, "GET", "/v1/models", 200, `"name":"m"`)
 }

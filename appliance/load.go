@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -16,21 +17,20 @@ import (
 	"windhover/vqf"
 )
 
-// loader loads models with the configured options. Each has workers of its own on
-// the same cores, so they take turns.
+// loader loads models with the configured options.
 type loader struct {
 	cfg   Config
 	pass  *passphrase
 	cpus  int // that this process may use
 	pulse *pulse
-	turn  chan struct{} // capacity 1: holds an element while a model computes
+	gate  gate
 
 	mu     sync.Mutex // guards loaded
 	loaded map[*takesTurns]engine.Need
 }
 
 func newLoader(cfg Config, pass *passphrase, cpus int, p *pulse) *loader {
-	return &loader{cfg: cfg, pass: pass, cpus: cpus, pulse: p, turn: make(chan struct{}, 1), loaded: map[*takesTurns]engine.Need{}}
+	return &loader{cfg: cfg, pass: pass, cpus: cpus, pulse: p, loaded: map[*takesTurns]engine.Need{}}
 }
 
 // takesTurns is a model that shares cores and memory with others.
@@ -41,12 +41,11 @@ type takesTurns struct {
 
 // Generate waits until no other model computes.
 func (m *takesTurns) Generate(ctx context.Context, req engine.Request, on func(engine.Event) error) (*engine.Result, error) {
-	select {
-	case m.l.turn <- struct{}{}:
-		defer func() { <-m.l.turn }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	leave, err := m.l.gate.enter(ctx, m)
+	if err != nil {
+		return nil, err
 	}
+	defer leave()
 	defer m.l.pulse.begin(m)()
 	return m.Model.Generate(ctx, req, on)
 }
@@ -67,9 +66,13 @@ func (l *loader) options() (engine.Options, error) {
 		return engine.Options{}, err
 	}
 	e := l.cfg.Engine
+	cache, err := ParseSize(e.CacheMemory)
+	if err != nil {
+		return engine.Options{}, fmt.Errorf("config: engine.cache_memory: %w", err)
+	}
 	return engine.Options{
 		Threads: min(e.Threads, l.cpus), Pin: e.Pin, Context: e.Context, KV: e.KV, Family: e.Family, Residency: e.Residency,
-		MemoryLimit: l.room(os.DirFS("/")), VQF: open,
+		Sequences: e.Sequences, CacheBytes: cache, MemoryLimit: l.room(os.DirFS("/")), VQF: open,
 	}, nil
 }
 
@@ -107,8 +110,11 @@ func (l *loader) load(_ context.Context, weights string, in installed) (servable
 		return nil, err
 	}
 	opt.VQF.Verified = in.compared(opt.VQF.Key, weights)
-	if in.crowded && opt.Residency != engine.ResidencyLayered {
+	if in.crowded && (opt.Residency == "" || opt.Residency == engine.ResidencyAuto) {
 		opt.Residency = engine.ResidencyFull
+	}
+	if opt.Saved, err = l.saved(weights, in); err != nil {
+		return nil, err
 	}
 	model, err := engine.Load(weights, opt)
 	if err != nil {
@@ -119,6 +125,23 @@ func (l *loader) load(_ context.Context, weights string, in installed) (servable
 	defer l.mu.Unlock()
 	l.loaded[m] = model.Info().Need
 	return m, nil
+}
+
+// savedName is the file beside stored weights that has the prefixes of a model that
+// was closed; it goes with them.
+const savedName = "prefixes"
+
+// saved says where prefixes are kept, if they are. A model whose digest nobody knows
+// (vqf.check = "size") has none: another file could not be told from it.
+func (l *loader) saved(weights string, in installed) (engine.Saved, error) {
+	if l.cfg.Engine.PrefixCache != prefixCacheSave || in.SHA256 == "" {
+		return engine.Saved{}, nil
+	}
+	most, err := ParseSize(l.cfg.Engine.PrefixCacheSize)
+	if err != nil {
+		return engine.Saved{}, fmt.Errorf("config: engine.prefix_cache_size: %w", err)
+	}
+	return engine.Saved{Path: filepath.Join(filepath.Dir(weights), savedName), Key: in.SHA256 + " " + Version, MaxBytes: most}, nil
 }
 
 // openOptions maps the [vqf] section, and the original engine's environment
@@ -168,7 +191,16 @@ func document(s *serving, speed control.TokenSpeed) control.Model {
 		V: 1, Name: s.Name, Version: s.Version, SHA256: s.Digest, State: stateReady, Trust: trustLocal,
 		Flags: info.Flags.Names(), Arch: info.Architecture, Params: s.Meta().Params, Mode: s.Meta().Mode,
 		Context: info.Context, Residency: info.Need.Residency, Bytes: info.FileBytes, TokS: speed,
+		Pictures: picturesDoc(info.Sight),
 	}
+}
+
+// picturesDoc is what the document of a model says about pictures.
+func picturesDoc(s *engine.Sight) *control.Pictures {
+	if s == nil {
+		return nil
+	}
+	return &control.Pictures{MinPixels: s.MinPixels, MaxPixels: s.MaxPixels, TokenSide: s.PlaceSide, FileBytes: s.FileBytes, FilePixels: s.FilePixels}
 }
 
 // logLoaded writes the one record that tells what was loaded and how.
@@ -179,7 +211,7 @@ func (d *deployer) logLoaded(s *serving, took time.Duration) {
 		slog.String("model", s.Name), slog.String("version", s.Version), slog.String("path", info.Path),
 		slog.Group("geometry", "dim", c.Dim, "layers", c.Layers, "heads", c.Heads, "kv_heads", c.KVHeads, "head_dim", c.HeadDim, "ffn", c.FFN, "vocab", c.Vocab),
 		slog.String("flags", info.Flags.String()), slog.String("family", info.Family), slog.String("layout", info.Layout),
-		slog.String("residency", info.Need.Residency), slog.String("kernels", kernelSummary()), slog.Int("threads", info.Threads), slog.Int("context", info.Context),
+		slog.String("residency", info.Need.Residency), slog.String("residency_why", info.Need.Why()), slog.String("kernels", kernelSummary()), slog.Int("threads", info.Threads), slog.Int("context", info.Context), slog.Int("sequences", info.Sequences), slog.Int64("cache_bytes", info.Need.KV),
 		slog.String("tokenizer", info.Tokenizer), slog.Int64("ms", took.Milliseconds()),
 	}
 	by := d.who.standing(s.installed)
@@ -189,6 +221,12 @@ func (d *deployer) logLoaded(s *serving, took time.Duration) {
 	}
 	if s.installed.Foreign != "" {
 		attrs = append(attrs, slog.String("untrusted_signature", s.installed.Foreign))
+	}
+	if info.Restored > 0 || info.RestoreErr != "" {
+		attrs = append(attrs, slog.Int("restored_tokens", info.Restored))
+	}
+	if info.RestoreErr != "" {
+		attrs = append(attrs, slog.String("restore_error", info.RestoreErr))
 	}
 	if info.TemplateErr != "" {
 		attrs = append(attrs, slog.String("template_error", info.TemplateErr))

@@ -58,13 +58,25 @@ type modelCollector struct{ reg *registry }
 
 var (
 	modelState = prometheus.NewDesc("windhover_model_state", "1 for the state a model is in.", []string{"name", "state"}, nil)
+	modelRead  = prometheus.NewDesc("windhover_weights_read_bytes_total", "Weights read from the file while computing, of a model that does not stay in memory.", []string{"name", "residency"}, nil)
+	modelBusy  = prometheus.NewDesc("windhover_model_sequences", "Requests computed beside each other now.", []string{"name"}, nil)
+	modelKept  = prometheus.NewDesc("windhover_model_kept_tokens", "Tokens of prefixes that need no computing.", []string{"name"}, nil)
 	modelInfo  = prometheus.NewDesc("windhover_model_info", "Always 1.", []string{"name", "version", "sha256"}, nil)
 )
+
+// activeModel is a model that tells what it is at: *engine.Model, or what holds one.
+type activeModel interface{ Activity() engine.Activity }
+
+// weightsReader is a model that counts what it reads: *engine.Model, or what holds one.
+type weightsReader interface{ WeightsRead() int64 }
 
 // Describe implements prometheus.Collector.
 func (c modelCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- modelState
 	ch <- modelInfo
+	ch <- modelRead
+	ch <- modelBusy
+	ch <- modelKept
 }
 
 // Collect implements prometheus.Collector.
@@ -72,5 +84,16 @@ func (c modelCollector) Collect(ch chan<- prometheus.Metric) {
 	for _, d := range c.reg.list() {
 		ch <- prometheus.MustNewConstMetric(modelState, prometheus.GaugeValue, 1, d.Name, d.State)
 		ch <- prometheus.MustNewConstMetric(modelInfo, prometheus.GaugeValue, 1, d.Name, d.Version, d.SHA256)
+	}
+	for _, s := range c.reg.current() {
+		if m, ok := s.servable.(weightsReader); ok {
+			ch <- prometheus.MustNewConstMetric(modelRead, prometheus.CounterValue, float64(m.WeightsRead()), s.Name, s.Info().Need.Residency)
+		}
+		if m, ok := s.servable.(activeModel); ok {
+			a := m.Activity()
+			ch <- prometheus.MustNewConstMetric(modelBusy, prometheus.GaugeValue, float64(a.Active), s.Name)
+			ch <- prometheus.MustNewConstMetric(modelKept, prometheus.GaugeValue, float64(a.Kept), s.Name)
+		}
+		c.reg.release(s)
 	}
 }

@@ -202,7 +202,7 @@ func TestEncryptedOverwrittenInPlace(t *testing.T) {
 		t.Run(residency, func(t *testing.T) {
 			r := newRig(t, t.TempDir())
 			r.env[keyVariable] = "swordfish"
-			l := newLoader(Config{Engine: Engine{Threads: 1, KV: "f16", Residency: residency, Family: "q4", MemoryLimit: "0"}}, r.who.pass, 1, new(pulse))
+			l := newLoader(Config{Engine: Engine{Threads: 1, KV: "f16", Residency: residency, Family: "q4", MemoryLimit: "0", CacheMemory: "0"}}, r.who.pass, 1, new(pulse))
 			r.load = l.load
 			ctx := context.Background()
 			four := func(c *testmodel.Config) { c.Layers = 4 }

@@ -24,6 +24,7 @@ const (
 type pulse struct {
 	mu    sync.Mutex // guards what follows
 	model servable   // in work, nil for none
+	work  int        // its requests
 	count uint64
 	at    time.Time
 	step  step
@@ -37,15 +38,20 @@ type step struct {
 	told  bool
 }
 
-// begin notes which model works; the returned function ends that.
+// begin notes a request that a model works on; the returned function ends that. One
+// model works at a time.
 func (p *pulse) begin(s servable) func() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.model, p.count, p.at = s, s.Steps(), time.Now()
+	if p.work++; p.work == 1 {
+		p.model, p.count, p.at = s, s.Steps(), time.Now()
+	}
 	return func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.model = nil
+		if p.work--; p.work == 0 {
+			p.model = nil
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ package appliance
 
 import (
 	"context"
+	"io"
 	"os"
 	"reflect"
 	"slices"
@@ -32,6 +33,9 @@ type servable interface {
 	Tokenizer() *tokenizer.Tokenizer
 	Template() *tokenizer.Template
 	Steps() uint64
+	Picture(r io.Reader) (*engine.Picture, error)
+	Video(n int, rate float64, open func(i int) (io.ReadCloser, error)) (*engine.Picture, error)
+	Place(prompt string, pictures []*engine.Picture) (string, error)
 	Generate(ctx context.Context, req engine.Request, on func(engine.Event) error) (*engine.Result, error)
 	Rebase(other *os.File) error
 	Close() error
@@ -293,6 +297,20 @@ func (r *registry) reorder(name string) {
 		}
 	}
 	r.order = slices.Insert(r.order, at, name)
+}
+
+// current returns the versions that serve; the caller releases each.
+func (r *registry) current() []*serving {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var list []*serving
+	for _, e := range r.models {
+		if e.cur != nil {
+			e.cur.refs++
+			list = append(list, e.cur)
+		}
+	}
+	return list
 }
 
 // all returns the versions that serve and marks them as retired.

@@ -103,6 +103,7 @@ func (s *server) build(topo kernels.Topology) error {
 	}
 	s.control, err = control.New(control.Config{
 		Device: s.cfg.Device, StateDir: s.cfg.Paths.state(), Policy: s.policy(), Notify: s.notice,
+		Concurrency: s.cfg.Engine.sequences() + spareRequests, Limits: s.cfg.Engine.limits(),
 	}, s.backend)
 	if err != nil {
 		return err

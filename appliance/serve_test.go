@@ -398,7 +398,13 @@ func TestStartWithoutPort(t *testing.T) {
 	if err := taken.Close(); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the broker starts once its port is free", func() bool {
+	b.connected(t)
+}
+
+// connected waits for the broker, which a daemon that is ready may still be starting.
+func (b *box) connected(t *testing.T) {
+	t.Helper()
+	until(t, "the broker is there", func() bool {
 		doc, err := LocalStatus(context.Background(), b.cfg)
 		return err == nil && strings.HasPrefix(doc.MQTT, "mqtt://") && !strings.Contains(doc.MQTT, "not connected")
 	})

@@ -20,14 +20,35 @@ import (
 // leaves at zero get their defaults; so does the passphrase of an encrypted file,
 // opt.VQF.Key.
 func OpenModel(path string, opt engine.Options) (*engine.Model, error) {
+	if err := fill(path, &opt); err != nil {
+		return nil, err
+	}
+	m, err := engine.Load(WeightFile(path), opt)
+	if err != nil {
+		return nil, notConverted(path, err)
+	}
+	return m, nil
+}
+
+// EstimateModel tells what OpenModel would need, and of how much memory.
+func EstimateModel(path string, opt engine.Options) (need engine.Need, limit int64, err error) {
+	if err := fill(path, &opt); err != nil {
+		return engine.Need{}, 0, err
+	}
+	need, err = engine.Estimate(WeightFile(path), opt)
+	return need, opt.MemoryLimit, err
+}
+
+// fill sets the options that OpenModel finds by itself.
+func fill(path string, opt *engine.Options) error {
 	open, err := openOptions(DefaultConfig().VQF, os.Getenv)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if open.Key = opt.VQF.Key; open.Key == nil {
 		// What is wrong with the file is told when it is loaded.
 		if open.Key, err = (&passphrase{getenv: os.Getenv}).keyOf(WeightFile(path)); errors.Is(err, control.PassphraseMissing) {
-			return nil, err
+			return err
 		}
 	}
 	opt.VQF = open
@@ -35,11 +56,7 @@ func OpenModel(path string, opt engine.Options) (*engine.Model, error) {
 		opt.MemoryLimit = readMemory(os.DirFS("/")).budget()
 	}
 	opt.Pin = true
-	m, err := engine.Load(WeightFile(path), opt)
-	if err != nil {
-		return nil, notConverted(path, err)
-	}
-	return m, nil
+	return nil
 }
 
 // WeightFile is the weight file in a model's directory, else path itself.

@@ -76,6 +76,7 @@ type desk struct {
 	open     int                          // queued and running
 	running  int
 	clients  map[string]int // open requests of a client
+	works    map[string]int // those of them in work
 	draining bool
 	average  time.Duration // of a run, smoothed
 	idle     []chan struct{}
@@ -328,6 +329,9 @@ func (d *desk) finish(e *entry) {
 	if !e.small {
 		if e.state == running {
 			d.running--
+			if d.works[e.key.client]--; d.works[e.key.client] == 0 {
+				delete(d.works, e.key.client)
+			}
 		}
 		d.open--
 		if d.clients[e.key.client]--; d.clients[e.key.client] == 0 {

@@ -78,11 +78,13 @@ type Done struct {
 	Found       *bool     `json:"found,omitempty"` // cancel, fetch
 }
 
-// Usage counts tokens.
+// Usage counts tokens, and pictures.
 type Usage struct {
-	Prompt     int `json:"prompt"`
-	Completion int `json:"completion"`
-	Cached     int `json:"cached"`
+	Prompt        int `json:"prompt"`
+	Completion    int `json:"completion"`
+	Cached        int `json:"cached"`
+	Pictures      int `json:"pictures,omitempty"`       // a video is one
+	PicturesKnown int `json:"pictures_known,omitempty"` // of them, not computed again
 }
 
 // Timing of a generation. queue_ms, ttft_ms and total_ms count from its acceptance.

@@ -45,7 +45,7 @@ var replyCases = []wireCase{
 			`"timing":{"queue_ms":3,"ttft_ms":410,"prefill_tps":51.2,"decode_tps":9.8,"total_ms":3890},` +
 			`"model":{"name":"q","version":"1.4.0","sha256":"ab"}}`,
 		value: &Reply{Type: TypeDone, ID: "r", Seq: 9, Done: &Done{Text: str("Hello"), Finish: FinishStop,
-			Usage: &Usage{21, 34, 16}, Timing: &Timing{3, 410, 51.2, 9.8, 3890}, Model: &ModelRef{"q", "1.4.0", "ab"}}}},
+			Usage: &Usage{Prompt: 21, Completion: 34, Cached: 16}, Timing: &Timing{3, 410, 51.2, 9.8, 3890}, Model: &ModelRef{"q", "1.4.0", "ab"}}}},
 	{name: "done without text", same: true,
 		raw:   `{"t":"done","id":"r","seq":9,"finish":"length","text_omitted":true,"bytes":99,"sha256":"cd"}`,
 		value: &Reply{Type: TypeDone, ID: "r", Seq: 9, Done: &Done{Finish: FinishLength, TextOmitted: true, Bytes: 99, SHA256: "cd"}}},
@@ -140,7 +140,14 @@ var requestCases = []struct {
 		value: request(OpChat, func(r *Request) { r.Messages = []Message{{Role: "user", Content: Content{Text: "hi"}}} })}},
 	{OpChat, wireCase{name: "parts", raw: `{"messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"image","file":"b.png"}]}]}`,
 		value: request(OpChat, func(r *Request) {
-			r.Messages = []Message{{Role: "user", Content: Content{Parts: []Part{{Type: "text", Text: "a"}, {Type: "image", File: "b.png"}}}}}
+			r.Messages = []Message{{Role: "user", Content: Content{Parts: []Part{{Type: "text", Text: "a"}, {Type: "image", Picture: Picture{File: "b.png"}}}}}}
+		})}},
+	{OpChat, wireCase{name: "pictures", raw: `{"messages":[{"role":"user","content":[{"type":"image","data":"AAEC"},{"type":"video","frames":[{"data":"/w=="},{"file":"f 2.jpg"}],"fps":0.5}]}]}`,
+		value: request(OpChat, func(r *Request) {
+			r.Messages = []Message{{Role: "user", Content: Content{Parts: []Part{
+				{Type: "image", Picture: Picture{Data: []byte{0, 1, 2}}},
+				{Type: "video", Frames: []Picture{{Data: []byte{255}}, {File: "f 2.jpg"}}, FPS: 0.5},
+			}}}}
 		})}},
 	{OpPrompt, wireCase{name: "prompt", raw: `{"id":"this is text"}`,
 		value: request(OpChat, func(r *Request) {
@@ -181,8 +188,24 @@ var requestCases = []struct {
 	{OpChat, wireCase{name: "role", raw: `{"messages":[{"role":"root","content":"x"}]}`, fail: "role"}},
 	{OpChat, wireCase{name: "part type", raw: `{"messages":[{"role":"user","content":[{"type":"sound"}]}]}`, fail: "type"}},
 	{OpChat, wireCase{name: "image without bytes", raw: `{"messages":[{"role":"user","content":[{"type":"image"}]}]}`, fail: "image"}},
+	{OpChat, wireCase{name: "image twice", raw: withPart(`{"type":"image","data":"AAEC","file":"a.png"}`), fail: "content[0]: an image has data or file"}},
+	{OpChat, wireCase{name: "image no base64", raw: withPart(`{"type":"image","data":"AA*C"}`), fail: "not base64 (at its byte 2)"}},
+	{OpChat, wireCase{name: "image cut", raw: withPart(`{"type":"image","data":"AAE"}`), fail: "not base64"}},
+	{OpChat, wireCase{name: "image in a parent", raw: withPart(`{"type":"image","file":"../a.png"}`), fail: "in import/"}},
+	{OpChat, wireCase{name: "image by path", raw: withPart(`{"type":"image","file":"/etc/passwd"}`), fail: "in import/"}},
+	{OpChat, wireCase{name: "image hidden", raw: withPart(`{"type":"image","file":".."}`), fail: "in import/"}},
+	{OpChat, wireCase{name: "image with a zero", raw: withPart(`{"type":"image","file":"a\u0000.png"}`), fail: "in import/"}},
+	{OpChat, wireCase{name: "image with a long name", raw: withPart(`{"type":"image","file":"` + strings.Repeat("a", 256) + `"}`), fail: "in import/"}},
+	{OpChat, wireCase{name: "no frames", raw: withPart(`{"type":"video"}`), fail: "1 to 1024 frames, not 0"}},
+	{OpChat, wireCase{name: "empty frame", raw: withPart(`{"type":"video","frames":[{"file":"a"},{}]}`), fail: "frames[1] has data or file"}},
+	{OpChat, wireCase{name: "fps", raw: withPart(`{"type":"video","frames":[{"file":"a"}],"fps":-1}`), fail: "fps -1"}},
 	{OpFetch, wireCase{name: "from_seq", raw: `{"target":"r","from_seq":-1}`, fail: "from_seq"}},
 	{OpFetch, wireCase{name: "target", raw: `{"target":"a b"}`, fail: "target"}},
+}
+
+// withPart is a chat of one message of one part.
+func withPart(part string) string {
+	return `{"messages":[{"role":"user","content":[` + part + `]}]}`
 }
 
 func TestRequestWire(t *testing.T) {

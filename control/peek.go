@@ -4,6 +4,7 @@ package control
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,6 +20,10 @@ func jsonProblem(err error) string {
 			return fmt.Sprintf("the payload is a JSON %s, not an object", typ.Value)
 		}
 		return fmt.Sprintf("field %q cannot be a %s", typ.Field, typ.Value)
+	}
+	var b64 base64.CorruptInputError
+	if errors.As(err, &b64) {
+		return fmt.Sprintf("the data of a picture is not base64 (at its byte %d)", int64(b64))
 	}
 	var syn *json.SyntaxError
 	if errors.As(err, &syn) {

@@ -39,8 +39,17 @@ const (
 	maxStops     = 16
 	maxStopBytes = 512
 	maxMessages  = 1024
+	maxFrames    = 1024 // of a video
+	maxFPS       = 1000
+	maxFileName  = 255
 	maxFlush     = 10 * time.Second
 	maxDuration  = 24 * time.Hour
+)
+
+// What Request.Truncate drops where the context is too small.
+const (
+	TruncateOldest = "oldest" // the oldest messages of a chat, the beginning of a plain prompt
+	TruncateMiddle = "middle" // what is behind the first question and its answer, or the first quarter of the room
 )
 
 // Request is one question of a client, decoded, checked and with the defaults of the
@@ -64,7 +73,7 @@ type Request struct {
 	RepeatPenalty float32
 	Seed          *uint64 // nil: any
 	Stop          []string
-	Truncate      string // "" (refuse) or "oldest"
+	Truncate      string // "" (refuse), TruncateOldest or TruncateMiddle
 	Think         bool
 	ThinkBudget   int // tokens; 0: none said
 
@@ -100,11 +109,21 @@ type Content struct {
 
 // Part is a piece of a message.
 type Part struct {
-	Type string `json:"type"` // text, image
+	Type string `json:"type"` // text, image, video
 	Text string `json:"text,omitempty"`
-	Data string `json:"data,omitempty"` // image, base64
-	File string `json:"file,omitempty"` // image, name inside import/
+	Picture
+	Frames []Picture `json:"frames,omitempty"` // of a video, in order
+	FPS    float64   `json:"fps,omitempty"`    // of them a second; 0: DefaultFPS
 }
+
+// Picture is the file of a picture: its bytes, or its name where the device has it.
+type Picture struct {
+	Data []byte `json:"data,omitempty"` // base64 on the wire
+	File string `json:"file,omitempty"` // name inside import/
+}
+
+// DefaultFPS is the rate of a video that does not say: what models look at.
+const DefaultFPS = 2
 
 // MarshalJSON writes a string, or the list of parts.
 func (c Content) MarshalJSON() ([]byte, error) {

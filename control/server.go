@@ -168,7 +168,7 @@ func (s *Server) open() {
 		topics: s.topics, lim: s.lim, now: s.cfg.Now, gen: s.backend, box: s.data,
 		concurrency: s.cfg.Concurrency, observe: s.cfg.Observe, notify: s.cfg.Notify,
 		wake: make(chan struct{}, s.cfg.Concurrency), small: make(chan *entry, s.lim.Queue), base: ctx,
-		entries: map[key]*entry{}, anon: map[[32]byte]*entry{}, clients: map[string]int{},
+		entries: map[key]*entry{}, anon: map[[32]byte]*entry{}, clients: map[string]int{}, works: map[string]int{},
 	}
 	s.jobs = &jobs{
 		topics: s.topics, lim: s.lim, now: s.cfg.Now, runner: s.backend, policy: s.cfg.Policy,

@@ -78,6 +78,16 @@ type Model struct {
 	Have      int64      `json:"have,omitempty"` // of Bytes, while the file arrives
 	Error     *Error     `json:"error,omitempty"`
 	TokS      TokenSpeed `json:"tok_s"`
+	Pictures  *Pictures  `json:"pictures,omitempty"` // nil: the model takes text only
+}
+
+// Pictures is what a model takes of pictures.
+type Pictures struct {
+	MinPixels  int64 `json:"min_pixels"` // after resizing
+	MaxPixels  int64 `json:"max_pixels"`
+	TokenSide  int   `json:"token_side"` // a token stands for a square of so many pixels a side
+	FileBytes  int64 `json:"file_bytes"` // of a file, at most
+	FilePixels int64 `json:"file_pixels"`
 }
 
 // TokenSpeed is tokens a second.
@@ -89,8 +99,11 @@ type TokenSpeed struct {
 // Stats are the periodic numbers.
 type Stats struct {
 	UptimeS        int64   `json:"uptime_s"`
-	Queue          int     `json:"queue"`  // waiting
-	Active         int     `json:"active"` // in work
+	Queue          int     `json:"queue"`         // waiting
+	Active         int     `json:"active"`        // in work
+	Sequences      int     `json:"sequences"`     // of these, computed beside each other now
+	KeptTokens     int     `json:"kept_tokens"`   // of prefixes that are kept
+	CachedTokens   int64   `json:"cached_tokens"` // of prompts, that needed no computing, since the models were loaded
 	DecodeTokS     float64 `json:"decode_tok_s"`
 	PrefillTokS    float64 `json:"prefill_tok_s"`
 	RSSBytes       int64   `json:"rss_bytes"`

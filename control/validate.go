@@ -2,6 +2,11 @@
 
 package control
 
+import (
+	"fmt"
+	"strings"
+)
+
 // check holds the fields against each other and against their limits.
 func (r *Request) check(w *wireRequest) error {
 	switch {
@@ -19,8 +24,8 @@ func (r *Request) check(w *wireRequest) error {
 		return Errorf(BadRequest, "repeat_penalty %v: above 0, at most 100", r.RepeatPenalty)
 	case r.Priority < 0 || r.Priority > lowestPriority:
 		return Errorf(BadRequest, "priority %d: 0 (first) to %d", r.Priority, lowestPriority)
-	case r.Truncate != "" && r.Truncate != "oldest":
-		return Errorf(BadRequest, "truncate %.40q: leave it out or say \"oldest\"", r.Truncate)
+	case r.Truncate != "" && r.Truncate != TruncateOldest && r.Truncate != TruncateMiddle:
+		return Errorf(BadRequest, "truncate %.40q: leave it out, or say \"oldest\" or \"middle\"", r.Truncate)
 	case r.ThinkBudget < 0:
 		return Errorf(BadRequest, "think_budget %d: 0 or more", r.ThinkBudget)
 	case r.FromSeq < 0:
@@ -73,18 +78,54 @@ func (r *Request) checkChat() error {
 		default:
 			return Errorf(BadRequest, "messages[%d]: role %.40q: system, user, assistant or tool", i, m.Role)
 		}
-		for j, p := range m.Content.Parts {
-			switch {
-			case p.Type == "text":
-			case p.Type == "image" && (p.Data != "") != (p.File != ""):
-			case p.Type == "image":
-				return Errorf(BadRequest, "messages[%d].content[%d]: an image has data or file, one of them", i, j)
-			default:
-				return Errorf(BadRequest, "messages[%d].content[%d]: type %.40q: text or image", i, j, p.Type)
+		for j := range m.Content.Parts {
+			if problem := m.Content.Parts[j].problem(); problem != "" {
+				return Errorf(BadRequest, "messages[%d].content[%d]: %s", i, j, problem)
 			}
 		}
 	}
 	return nil
+}
+
+// problem says what is wrong with a part; "" for nothing.
+func (p *Part) problem() string {
+	switch p.Type {
+	case "text":
+		return ""
+	case "image":
+		return p.Picture.problem("an image")
+	case "video":
+	default:
+		return fmt.Sprintf("type %.40q: text, image or video", p.Type)
+	}
+	switch {
+	case len(p.Frames) == 0 || len(p.Frames) > maxFrames:
+		return fmt.Sprintf("a video has 1 to %d frames, not %d", maxFrames, len(p.Frames))
+	case !(p.FPS >= 0 && p.FPS <= maxFPS):
+		return fmt.Sprintf("fps %v: above 0, at most %d", p.FPS, maxFPS)
+	}
+	for i := range p.Frames {
+		if problem := p.Frames[i].problem(fmt.Sprintf("frames[%d]", i)); problem != "" {
+			return problem
+		}
+	}
+	return ""
+}
+
+func (p *Picture) problem(what string) string {
+	switch {
+	case (len(p.Data) > 0) == (p.File != ""):
+		return what + " has data or file, one of them"
+	case p.File != "" && !ValidFile(p.File):
+		return fmt.Sprintf("file %.80q: give the name of a file in import/", p.File)
+	}
+	return ""
+}
+
+// ValidFile says whether s can name a file in import/: a name, no path, and none
+// that is hidden.
+func ValidFile(s string) bool {
+	return s != "" && len(s) <= maxFileName && s[0] != '.' && !strings.ContainsAny(s, "/\\\x00")
 }
 
 // ValidModel says whether s can name a model in a request: name or name@version.

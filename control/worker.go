@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"time"
 )
 
@@ -26,15 +27,24 @@ func (d *desk) work(ctx context.Context) {
 	}
 }
 
-// next takes the first request of the queue; those that waited past their time to
-// live end here.
+// next takes a request out of the queue: of the first priority, one of the client
+// that has the fewest in work, the first of these. Those that waited past their time
+// to live end here.
 func (d *desk) next() *entry {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for len(d.queue) > 0 {
-		e := d.queue[0]
-		d.queue[0] = nil
-		d.queue = d.queue[1:]
+		at := 0
+		for i, q := range d.queue {
+			if q.req.Priority > d.queue[0].req.Priority {
+				break
+			}
+			if d.works[q.key.client] < d.works[d.queue[at].key.client] {
+				at = i
+			}
+		}
+		e := d.queue[at]
+		d.queue = slices.Delete(d.queue, at, at+1)
 		now := d.now()
 		since := e.req.SentAt
 		if since.IsZero() {
@@ -48,6 +58,7 @@ func (d *desk) next() *entry {
 		}
 		e.state, e.started = running, now
 		d.running++
+		d.works[e.key.client]++
 		return e
 	}
 	return nil

@@ -8,7 +8,7 @@ import (
 	"windhover/kernels"
 )
 
-// Attention of a chunk is cut into units: all query heads of a kv head, for a run
+// Attention of a span is cut into units: all query heads of a kv head, for a run
 // of tokens, go over the cache together, so that keys and values are read and
 // converted once for all of them. A single token has one run only; where it sees
 // several blocks of positions, a unit is a block for some kv heads, which follow
@@ -21,7 +21,7 @@ const (
 	attnUnits     = 4   // units a worker, about, and at least where a token's heads and blocks allow
 )
 
-// attentionPlan is how a chunk is cut.
+// attentionPlan is how a span is cut.
 type attentionPlan struct {
 	tokens int // in a run
 	runs   int
@@ -29,7 +29,7 @@ type attentionPlan struct {
 	heads  int // kv heads of a unit that is a block; 0 where units are runs
 }
 
-// planAttention cuts a chunk of tokens at pos.
+// planAttention cuts a span of tokens at pos.
 func planAttention(c *Config, pos, tokens, workers int) attentionPlan {
 	group := c.Heads / c.KVHeads
 	p := attentionPlan{tokens: runTokens(group), blocks: kvPages(pos + tokens)}
@@ -64,28 +64,36 @@ func (p *attentionPlan) parts(c *Config) int { return (c.KVHeads + p.heads - 1) 
 
 // attention is what the workers need for it.
 type attention struct {
-	plan  attentionPlan
 	tiles []*kernels.AttnTile // [workers]
 	acc   []kernels.AttnPart  // [workers] rows of a run
 	block []kernels.AttnPart  // [workers] the same
 
-	// A single token, where kv heads are cut by blocks.
-	parts kernels.AttnPart // [blocks of the context][heads]
-	left  []atomic.Int32   // [kvHeads] blocks to do
+	// Single tokens, where kv heads are cut by blocks.
+	parts  kernels.AttnPart // [spans][blocks of the context][heads]
+	left   []atomic.Int32   // [spans][kvHeads] blocks to do
+	blocks int              // of the context
 
-	scores []float32 // [workers][ctx], reference path only
+	// The reference path's.
+	scores [][]float32 // [workers][ctx]
+	keys   [][]float32 // [workers][ctx][headDim] of a head
+	values [][]float32 // the same
 }
 
-func newAttention(c *Config, workers, ctx, chunk int, float bool) attention {
-	if float {
-		return attention{scores: make([]float32, workers*ctx)}
+func newAttention(c *Config, workers int, size sizes) attention {
+	var a attention
+	if size.float {
+		for range workers {
+			a.scores = append(a.scores, make([]float32, size.ctx))
+			a.keys = append(a.keys, make([]float32, size.ctx*c.HeadDim))
+			a.values = append(a.values, make([]float32, size.ctx*c.HeadDim))
+		}
+		return a
 	}
 	group := c.Heads / c.KVHeads
-	rows := min(runTokens(group), chunk) * group
-	a := attention{
-		left:  make([]atomic.Int32, c.KVHeads),
-		parts: kernels.NewAttnPart(kvPages(ctx)*c.Heads, c.HeadDim),
-	}
+	rows := min(runTokens(group), size.chunk) * group
+	a.blocks = kvPages(size.ctx)
+	a.left = make([]atomic.Int32, size.sequences*c.KVHeads)
+	a.parts = kernels.NewAttnPart(size.sequences*a.blocks*c.Heads, c.HeadDim)
 	for range workers {
 		a.tiles = append(a.tiles, kernels.NewAttnTile(rows, c.HeadDim))
 		a.acc = append(a.acc, kernels.NewAttnPart(rows, c.HeadDim))
@@ -95,125 +103,147 @@ func newAttention(c *Config, workers, ctx, chunk int, float bool) attention {
 }
 
 // attentionBytes is about what newAttention allocates.
-func attentionBytes(c *Config, workers, ctx, chunk int, float bool) int64 {
-	if float {
-		return 4 * int64(workers) * int64(ctx)
+func attentionBytes(c *Config, workers int, size sizes) int64 {
+	if size.float {
+		return 4 * int64(workers) * int64(size.ctx) * int64(1+2*c.HeadDim)
 	}
 	group := c.Heads / c.KVHeads
-	rows := min(runTokens(group), chunk) * group
+	rows := min(runTokens(group), size.chunk) * group
 	return int64(workers)*(kernels.AttnTileBytes(rows, c.HeadDim)+2*kernels.AttnPartBytes(rows, c.HeadDim)) +
-		int64(kvPages(ctx))*kernels.AttnPartBytes(c.Heads, c.HeadDim)
+		int64(size.sequences)*int64(kvPages(size.ctx))*kernels.AttnPartBytes(c.Heads, c.HeadDim)
 }
 
 // attend computes the attention of the pass's tokens.
 func (s *state) attend() {
-	a := &s.attn
-	a.plan = planAttention(s.cfg, s.pos, s.tokens, s.pool.Size())
-	if s.float {
-		a.plan.heads = 0
+	units := 0
+	for i := range s.spans {
+		sp := &s.spans[i]
+		sp.plan = planAttention(s.cfg, sp.pos, len(sp.tokens), s.pool.Size())
+		if s.float {
+			sp.plan.heads = 0
+		}
+		if sp.plan.heads > 0 {
+			for g := range s.cfg.KVHeads {
+				s.attn.left[i*s.cfg.KVHeads+g].Store(int32(sp.plan.blocks))
+			}
+		}
+		sp.unit = units
+		units += sp.plan.units(s.cfg)
 	}
-	for i := range a.left {
-		a.left[i].Store(int32(a.plan.blocks))
-	}
-	s.start(phaseAttention, a.plan.units(s.cfg), false)
+	s.start(phaseAttention, units, false)
 }
 
 // attentionUnit does one unit. A kv head's runs follow each other while its keys
 // and values are in a near cache, those that see the most positions first.
 func (s *state) attentionUnit(worker, u int) {
-	p := &s.attn.plan
+	i := len(s.spans) - 1
+	for s.spans[i].unit > u {
+		i--
+	}
+	sp := &s.spans[i]
+	p := &sp.plan
+	u -= sp.unit
 	if p.heads > 0 {
 		n := p.parts(s.cfg)
 		from := u % n * p.heads
 		for g := from; g < min(from+p.heads, s.cfg.KVHeads); g++ {
-			s.attentionOfBlock(worker, g, u/n)
+			s.attentionOfBlock(worker, i, g, u/n)
 		}
 		return
 	}
 	g, run := u/p.runs, p.runs-1-u%p.runs
 	if s.float {
-		s.attentionFloat(worker, g, run)
+		s.attentionFloat(worker, sp, g, run)
 		return
 	}
-	s.attentionRun(worker, g, run)
+	s.attentionRun(worker, sp, g, run)
 }
 
-// attentionRun does a run of tokens.
-func (s *state) attentionRun(worker, g, run int) {
+// attentionRun does a run of a span's tokens.
+func (s *state) attentionRun(worker int, sp *span, g, run int) {
 	a, group := &s.attn, s.cfg.Heads/s.cfg.KVHeads
-	t0 := run * a.plan.tokens
-	tokens := min(a.plan.tokens, s.tokens-t0)
+	t0 := run * sp.plan.tokens
+	tokens := min(sp.plan.tokens, len(sp.tokens)-t0)
 	rows := tokens * group
-	s.queries(worker, g, t0, tokens)
+	s.queries(worker, g, sp.row+t0, tokens)
 	acc, block := a.acc[worker].Rows(0, rows), a.block[worker].Rows(0, rows)
-	for at := 0; at < s.pos+t0+tokens; at += kernels.AttnBlock {
-		seen := s.pos + t0 + 1 - at // by the first token
+	for at := 0; at < sp.pos+t0+tokens; at += kernels.AttnBlock {
+		seen := sp.pos + t0 + 1 - at // by the first token
 		if at == 0 {
-			s.attentionBlock(worker, acc, g, at, seen)
+			s.attentionBlock(worker, acc, sp, g, at, seen)
 			continue
 		}
-		s.attentionBlock(worker, block, g, at, seen)
+		s.attentionBlock(worker, block, sp, g, at, seen)
 		first := max(1-seen, 0) * group
 		acc.Rows(first, rows).Merge(block.Rows(first, rows))
 	}
 	for r := range rows {
-		acc.Result(r, s.att[s.headAt(g, t0+r/group, r%group):][:s.cfg.HeadDim])
+		acc.Result(r, s.att[s.headAt(g, sp.row+t0+r/group, r%group):][:s.cfg.HeadDim])
 	}
 }
 
-// attentionOfBlock does a block of a single token, and the merging if it is the
-// last.
-func (s *state) attentionOfBlock(worker, g, block int) {
-	a, group := &s.attn, s.cfg.Heads/s.cfg.KVHeads
+// attentionOfBlock does a block of span i, which is a single token, and the
+// merging if it is the last.
+func (s *state) attentionOfBlock(worker, i, g, block int) {
+	a, group, sp := &s.attn, s.cfg.Heads/s.cfg.KVHeads, &s.spans[i]
 	part := func(block int) kernels.AttnPart {
-		at := block*s.cfg.Heads + g*group
+		at := (i*a.blocks+block)*s.cfg.Heads + g*group
 		return a.parts.Rows(at, at+group)
 	}
-	s.queries(worker, g, 0, 1)
+	s.queries(worker, g, sp.row, 1)
 	at := block * kernels.AttnBlock
-	s.attentionBlock(worker, part(block), g, at, s.pos+1-at)
-	if a.left[g].Add(-1) > 0 {
+	s.attentionBlock(worker, part(block), sp, g, at, sp.pos+1-at)
+	if a.left[i*s.cfg.KVHeads+g].Add(-1) > 0 {
 		return
 	}
 	acc := part(0)
-	for b := 1; b < a.plan.blocks; b++ {
+	for b := 1; b < sp.plan.blocks; b++ {
 		acc.Merge(part(b))
 	}
 	for h := range group {
-		acc.Result(h, s.att[s.headAt(g, 0, h):][:s.cfg.HeadDim])
+		acc.Result(h, s.att[s.headAt(g, sp.row, h):][:s.cfg.HeadDim])
 	}
 }
 
 // attentionBlock computes the block from position at for the rows of dst, of
 // which the first token sees seen positions.
-func (s *state) attentionBlock(worker int, dst kernels.AttnPart, g, at, seen int) {
-	k, v := s.kv.block(s.layer, g, at/kernels.AttnBlock)
+func (s *state) attentionBlock(worker int, dst kernels.AttnPart, sp *span, g, at, seen int) {
+	k, v := s.kv.block(sp.seq.pages[at/kernels.AttnBlock], s.layer, g)
 	s.attn.tiles[worker].Block(dst, s.kv.kind.KV, k, v, seen, s.cfg.Heads/s.cfg.KVHeads)
 }
 
-// queries sets the rows of a tile: tokens in sequence, their heads together.
-func (s *state) queries(worker, g, t0, tokens int) {
+// queries sets the rows of a tile: rows of the pass from row on, their heads
+// together.
+func (s *state) queries(worker, g, row, n int) {
 	group := s.cfg.Heads / s.cfg.KVHeads
-	for r := range tokens * group {
-		s.attn.tiles[worker].SetQuery(r, s.q[s.headAt(g, t0+r/group, r%group):][:s.cfg.HeadDim], s.scale)
+	for r := range n * group {
+		s.attn.tiles[worker].SetQuery(r, s.q[s.headAt(g, row+r/group, r%group):][:s.cfg.HeadDim], s.scale)
 	}
 }
 
-// headAt is where query head h of kv head g of a token begins in q and att.
-func (s *state) headAt(g, token, h int) int {
-	return token*s.cfg.QO() + (g*(s.cfg.Heads/s.cfg.KVHeads)+h)*s.cfg.HeadDim
+// headAt is where query head h of kv head g of a row begins in q and att.
+func (s *state) headAt(g, row, h int) int {
+	return row*s.cfg.QO() + (g*(s.cfg.Heads/s.cfg.KVHeads)+h)*s.cfg.HeadDim
 }
 
-// attentionFloat does a run in the reference path.
-func (s *state) attentionFloat(worker, g, run int) {
-	hd, ctx := s.cfg.HeadDim, s.kv.ctx
-	base := s.kv.at(s.layer, g, 0)
-	t0 := run * s.attn.plan.tokens
-	for t := t0; t < min(t0+s.attn.plan.tokens, s.tokens); t++ {
-		n := s.pos + t + 1
+// attentionFloat does a run in the reference path, on a copy of the head's keys
+// and values in one piece.
+func (s *state) attentionFloat(worker int, sp *span, g, run int) {
+	hd := s.cfg.HeadDim
+	t0 := run * sp.plan.tokens
+	t1 := min(t0+sp.plan.tokens, len(sp.tokens))
+	keys, values := s.attn.keys[worker], s.attn.values[worker]
+	for at := 0; at < sp.pos+t1; at += kernels.AttnBlock {
+		k, v := s.kv.block(sp.seq.pages[at/kernels.AttnBlock], s.layer, g)
+		n := min(kernels.AttnBlock, sp.pos+t1-at) * hd
+		copy(keys[at*hd:], floatsOf(k)[:n])
+		copy(values[at*hd:], floatsOf(v)[:n])
+	}
+	for t := t0; t < t1; t++ {
+		n := sp.pos + t + 1
 		for h := range s.cfg.Heads / s.cfg.KVHeads {
-			at := s.headAt(g, t, h)
-			refAttention(s.att[at:at+hd], s.attn.scores[worker*ctx:][:n], s.q[at:at+hd], s.kv.k32[base:][:n*hd], s.kv.v32[base:][:n*hd], s.scale)
+			at := s.headAt(g, sp.row+t, h)
+			refAttention(s.att[at:at+hd], s.attn.scores[worker][:n], s.q[at:at+hd], keys[:n*hd], values[:n*hd], s.scale)
 		}
 	}
 }

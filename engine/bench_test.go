@@ -39,16 +39,16 @@ func BenchmarkDecode(b *testing.B) {
 
 // benchDecode computes one token behind a context, again and again.
 func benchDecode(b *testing.B, m *Model, context int) {
-	m.seq = m.seq[:0]
-	for len(m.seq) < context {
-		n := min(m.chunk, context-len(m.seq))
+	m.seq.cut(0)
+	for m.seq.len() < context {
+		n := min(m.chunk, context-m.seq.len())
 		if err := m.feed(noise(n)); err != nil {
 			b.Fatal(err)
 		}
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		m.seq = m.seq[:context]
+		m.seq.cut(context)
 		if err := m.step(5); err != nil {
 			b.Fatal(err)
 		}
@@ -67,9 +67,7 @@ func benchPrefill(b *testing.B, m *Model, tokens int) {
 	prompt := noise(tokens)
 	b.ReportAllocs()
 	for b.Loop() {
-		m.seq = m.seq[:0]
-		g := &generation{m: m, prompt: prompt}
-		if err := g.prefill(); err != nil {
+		if err := m.prefill(prompt); err != nil {
 			b.Fatal(err)
 		}
 	}

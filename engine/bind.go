@@ -90,8 +90,12 @@ func (b *binder) vectors() []layerWeights {
 	if c.QKNorm {
 		qNorm, kNorm = b.floats("q_norm", nl, c.HeadDim), b.floats("k_norm", nl, c.HeadDim)
 	}
+	router := make([][]float32, nl)
+	if c.NExperts > 0 {
+		router = b.floats("moe_router", nl, c.NExperts*c.Dim)
+	}
 	for l := range layers {
-		layers[l] = layerWeights{attnNorm: attnNorm[l], ffnNorm: ffnNorm[l], qNorm: qNorm[l], kNorm: kNorm[l]}
+		layers[l] = layerWeights{attnNorm: attnNorm[l], ffnNorm: ffnNorm[l], qNorm: qNorm[l], kNorm: kNorm[l], router: router[l]}
 	}
 	return layers
 }

@@ -17,12 +17,17 @@ type Config struct {
 	Heads     int // query heads
 	KVHeads   int // key and value heads; divides Heads
 	HeadDim   int // even
-	FFN       int // inner width of the feed-forward part
+	FFN       int // inner width of the feed-forward part, of a mixture of experts for one token: TopK times MoEFFN
 	Vocab     int
 	MaxSeq    int // positions the file names; 0 when it names none
 	RopeTheta float32
 	NormEps   float32
 	QKNorm    bool // RMSNorm over each query and key head
+
+	// Of a mixture of experts, else 0.
+	NExperts int
+	TopK     int // experts that compute for a token
+	MoEFFN   int // inner width of each
 }
 
 // QO is the width of all query heads together.
@@ -38,6 +43,7 @@ const (
 	maxWidth  = 1 << 20
 	maxLayers = 1 << 12
 	maxVocab  = 1 << 24
+	maxExpert = 1 << 12
 	maxKV     = 1 << 26
 )
 
@@ -45,8 +51,8 @@ const (
 // run.
 func configOf(arch vqf.Arch, flags vqf.Flags) (Config, error) {
 	switch {
-	case flags&vqf.FlagMoE != 0 || arch.NExperts > 0:
-		return Config{}, unsupported("mixture of experts (%d experts) is not supported by this build yet", arch.NExperts)
+	case arch.SharedExperts != 0:
+		return Config{}, unsupported("%d experts that all tokens share", arch.SharedExperts)
 	case arch.KVLoraRank != 0:
 		return Config{}, unsupported("latent attention (kv_lora_rank %d)", arch.KVLoraRank)
 	case arch.HeadDimFull != 0 && arch.HeadDimFull != arch.HeadDim:
@@ -70,6 +76,11 @@ func configOf(arch vqf.Arch, flags vqf.Flags) (Config, error) {
 		HeadDim: int(arch.HeadDim), FFN: int(arch.FFNDim), Vocab: int(arch.VocabSize), MaxSeq: int(min(arch.MaxSeqLen, maxContext)),
 		RopeTheta: arch.RopeTheta, NormEps: arch.NormEps, QKNorm: arch.HasQNorm != 0,
 	}
+	if flags&vqf.FlagMoE != 0 || arch.NExperts > 0 {
+		if err := c.mixture(arch); err != nil {
+			return Config{}, err
+		}
+	}
 	switch {
 	case c.Heads%c.KVHeads != 0:
 		return Config{}, fmt.Errorf("engine: header: %d query heads are no multiple of %d kv heads", c.Heads, c.KVHeads)
@@ -86,4 +97,19 @@ func configOf(arch vqf.Arch, flags vqf.Flags) (Config, error) {
 		return Config{}, fmt.Errorf("engine: header: norm_eps is %v", c.NormEps)
 	}
 	return c, nil
+}
+
+// mixture reads what the header says of experts, which vqf has held against each
+// other; weights of the chosen ones add up to 1 in every such file.
+func (c *Config) mixture(arch vqf.Arch) error {
+	ne, k, width := arch.NExperts, arch.TopK, arch.MoEFFN
+	switch {
+	case ne == 0 || ne > maxExpert || k == 0 || k > ne:
+		return fmt.Errorf("engine: header: %d of %d experts compute, want 1 to %d of them", k, ne, maxExpert)
+	case width == 0 || width%kernels.BlockLen != 0 || uint64(ne)*uint64(width) != uint64(arch.FFNDim):
+		return fmt.Errorf("engine: header: %d experts of width %d and ffn_dim %d: want a multiple of %d, and their product", ne, width, arch.FFNDim, kernels.BlockLen)
+	}
+	c.NExperts, c.TopK, c.MoEFFN = int(ne), int(k), int(width)
+	c.FFN = c.TopK * c.MoEFFN
+	return nil
 }

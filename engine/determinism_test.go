@@ -121,7 +121,7 @@ func TestPrefillLeavesTheCacheOfSingleSteps(t *testing.T) {
 			logitsOf(t, m, tokens, chunk)
 			for l := range m.cfg.Layers {
 				for g := range m.cfg.KVHeads {
-					k, v := m.kv.block(l, g, 0)
+					k, v := m.kv.block(&m.kv.list[0], l, g)
 					caches[i] = append(append(caches[i], k...), v...)
 				}
 			}
@@ -165,9 +165,9 @@ func TestPrefixReuseGivesTheSameTokens(t *testing.T) {
 	ctx := context.Background()
 	sampling := Sampling{Temperature: 1, TopK: 40, TopP: 0.95, Seed: 7}
 	prompts := [][]int32{noise(60), append(noise(50), 9, 9, 9), noise(30), append(noise(60), 5), noise(60)}
-	cached := []int{0, 50, 29, 30, 59}
+	cached := []int{0, 50, 29, 60, 59}
 
-	used := load(t, path, Options{Chunk: 16})
+	used := load(t, path, Options{Chunk: 16, CacheBytes: 16 << 20})
 	for i, p := range prompts {
 		req := Request{Tokens: p, MaxTokens: 20, Sampling: sampling, IgnoreEOS: true, Raw: true}
 		got, err := used.Generate(ctx, req, nil)
@@ -229,23 +229,47 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
+// byHand ends the scheduler's goroutine, so that the test can do its turns.
+func byHand(m *Model) *scheduler {
+	m.sched.close()
+	return m.sched
+}
+
+// queueQuietly puts a request in the queue of a scheduler that is done by hand.
+func queueQuietly(s *scheduler, g *generation) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.arrivals++
+	g.arrival = s.arrivals
+	s.open(g)
+	s.waiting = append(s.waiting, g)
+}
+
 func TestDecodeAllocatesNothing(t *testing.T) {
 	for _, family := range []string{"q8", "q4"} {
-		m := load(t, testmodel.Write(t, noisy()), Options{Family: family})
-		logitsOf(t, m, noise(20), 0)
-		m.sampler.reset(Sampling{Temperature: 1, TopK: 20, TopP: 0.9, RepeatPenalty: 1.1}, noise(20))
-		got := testing.AllocsPerRun(50, func() {
-			if err := m.step(7); err != nil {
-				t.Fatal(err)
+		for _, requests := range []int{1, 3} {
+			m := load(t, testmodel.Write(t, noisy()), Options{Family: family, NoTokenizer: true, CacheBytes: 16 << 20})
+			s := byHand(m)
+			for i := range requests {
+				g, err := m.newGeneration(Request{
+					Tokens: noise(20 + i), MaxTokens: 100, IgnoreEOS: true,
+					Sampling: Sampling{Temperature: 1, TopK: 20, TopP: 0.9, RepeatPenalty: 1.1},
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				queueQuietly(s, g)
 			}
-			id, err := m.sampler.pick(m.st.logits[:m.cfg.Vocab])
-			if err != nil {
-				t.Fatal(err)
+			for range 3 {
+				s.turn()
 			}
-			m.sampler.accept(id)
-		})
-		if got != 0 {
-			t.Errorf("%s: %v allocations a token, want 0", family, got)
+			said := len(s.active[0].all)
+			got := testing.AllocsPerRun(50, func() { s.turn() })
+			if n := len(s.active[0].all) - said; got != 0 || n != 51 {
+				t.Errorf("%s, %d requests: %v allocations a pass, want 0, and %d tokens in 51", family, requests, got, n)
+			}
+			for s.turn() {
+			}
 		}
 	}
 }

@@ -9,8 +9,8 @@ import (
 
 // Sentinels to match with errors.Is. The errors themselves carry the numbers.
 var (
-	// ErrBusy: the model is in the middle of another request.
-	ErrBusy = errors.New("engine: busy with another request")
+	// ErrBusy: the model computes; see [Model.CheckAffinity].
+	ErrBusy = errors.New("engine: busy with a request")
 	// ErrClosed: the model was closed.
 	ErrClosed = errors.New("engine: model is closed")
 	// ErrUnsupported: the file needs something this build cannot compute.
@@ -25,6 +25,9 @@ var (
 	ErrChanged = errors.New("engine: the file was changed since it was verified; put it in place again under a new name and load that")
 	// ErrRequest: a request that can never be served (bad token, bad option).
 	ErrRequest = errors.New("engine: bad request")
+	// ErrPicture: not a picture, one that is too large, small or elongated, or not
+	// the pictures that the prompt has places for.
+	ErrPicture = errors.New("engine: picture")
 	// ErrNumeric: the model produced logits that are not numbers.
 	ErrNumeric = errors.New("engine: logits are not finite")
 )
@@ -39,7 +42,7 @@ type ContextError struct {
 
 func (e *ContextError) Error() string {
 	return fmt.Sprintf("engine: context overflow: prompt of %d tokens and %d to generate are %d, the context holds %d; "+
-		"shorten the prompt, lower max_tokens or ask for truncate \"oldest\"",
+		"shorten the prompt, lower max_tokens or ask for truncate \"oldest\" or \"middle\"",
 		e.Prompt, e.MaxTokens, e.Prompt+e.MaxTokens, e.Context)
 }
 

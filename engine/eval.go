@@ -13,12 +13,19 @@ import (
 // own), and calls each for every position in order with its logits [vocab],
 // valid during the call. An error from each ends it and is returned. The chunk
 // changes no bit of the result.
-func (m *Model) Logits(ctx context.Context, tokens []int32, chunk int, each func(pos int, logits []float32) error) (err error) {
+//
+// pictures fill the runs of image and video tokens, in order.
+func (m *Model) Logits(ctx context.Context, tokens []int32, chunk int, each func(pos int, logits []float32) error, pictures ...*Picture) (err error) {
 	end, err := m.begin(ctx)
 	if err != nil {
 		return err
 	}
 	defer end(&err)
+	hide, err := m.showing(ctx, tokens, pictures)
+	if err != nil {
+		return evalError(ctx, err)
+	}
+	defer hide()
 	return evalError(ctx, m.logits(tokens, chunk, each))
 }
 
@@ -31,7 +38,7 @@ func evalError(ctx context.Context, err error) error {
 }
 
 func (m *Model) logits(tokens []int32, chunk int, each func(pos int, logits []float32) error) error {
-	if err := m.checkTokens(tokens); err != nil {
+	if err := m.checkTokens(tokens, m.seq.scene != nil); err != nil {
 		return err
 	}
 	switch {
@@ -40,11 +47,11 @@ func (m *Model) logits(tokens []int32, chunk int, each func(pos int, logits []fl
 	case chunk < 0 || chunk > m.chunk:
 		return badRequest("chunk %d, the model was loaded with %d", chunk, m.chunk)
 	}
-	if len(tokens) > m.kv.ctx {
-		return &ContextError{Prompt: len(tokens), Context: m.kv.ctx}
+	if len(tokens) > m.st.size.ctx {
+		return &ContextError{Prompt: len(tokens), Context: m.st.size.ctx}
 	}
 	m.st.growHead(headRows)
-	m.seq = m.seq[:0]
+	m.seq.cut(0)
 	for pos := 0; pos < len(tokens); {
 		n := min(chunk, len(tokens)-pos)
 		if err := m.feed(tokens[pos : pos+n]); err != nil {
@@ -52,7 +59,7 @@ func (m *Model) logits(tokens []int32, chunk int, each func(pos int, logits []fl
 		}
 		for from := 0; from < n; from += headRows {
 			rows := min(headRows, n-from)
-			if err := m.st.head(from, rows); err != nil {
+			if err := m.head(from, rows); err != nil {
 				return err
 			}
 			for i := range rows {
@@ -67,31 +74,36 @@ func (m *Model) logits(tokens []int32, chunk int, each func(pos int, logits []fl
 }
 
 // Greedy continues tokens by n tokens, the best each time; end tokens are
-// nothing special. margins are the best logit minus the second one.
-func (m *Model) Greedy(ctx context.Context, tokens []int32, n int) (ids []int32, margins []float32, err error) {
+// nothing special. margins are the best logit minus the second one. pictures are
+// as for [Model.Logits].
+func (m *Model) Greedy(ctx context.Context, tokens []int32, n int, pictures ...*Picture) (ids []int32, margins []float32, err error) {
 	end, err := m.begin(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer end(&err)
+	hide, err := m.showing(ctx, tokens, pictures)
+	if err != nil {
+		return nil, nil, evalError(ctx, err)
+	}
+	defer hide()
 	ids, margins, err = m.greedy(tokens, n)
 	return ids, margins, evalError(ctx, err)
 }
 
 func (m *Model) greedy(tokens []int32, n int) (ids []int32, margins []float32, err error) {
-	if err := m.checkTokens(tokens); err != nil {
+	if err := m.checkTokens(tokens, m.seq.scene != nil); err != nil {
 		return nil, nil, err
 	}
-	if n < 1 || n > m.kv.ctx-len(tokens) {
-		return nil, nil, &ContextError{Prompt: len(tokens), MaxTokens: n, Context: m.kv.ctx}
+	if n < 1 || n > m.st.size.ctx-len(tokens) {
+		return nil, nil, &ContextError{Prompt: len(tokens), MaxTokens: n, Context: m.st.size.ctx}
 	}
-	g := &generation{m: m, prompt: tokens}
-	if err := g.prefill(); err != nil {
+	if err := m.prefill(tokens); err != nil {
 		return nil, nil, err
 	}
 	for {
 		logits := m.st.logits[:m.cfg.Vocab]
-		best, err := argmax(logits, m.sampler.most)
+		best, err := argmax(logits, m.scratch.most)
 		if err != nil {
 			return ids, margins, err
 		}
@@ -107,6 +119,20 @@ func (m *Model) greedy(tokens []int32, n int) (ids []int32, margins []float32, e
 		}
 		if err := m.step(best); err != nil {
 			return ids, margins, err
+		}
+	}
+}
+
+// prefill computes tokens from an empty cache, and the logits of the last.
+func (m *Model) prefill(tokens []int32) error {
+	m.seq.cut(0)
+	for {
+		n := min(len(tokens), m.chunk)
+		if err := m.feed(tokens[:n]); err != nil {
+			return err
+		}
+		if tokens = tokens[n:]; len(tokens) == 0 {
+			return m.head(n-1, 1)
 		}
 	}
 }

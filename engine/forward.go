@@ -5,23 +5,22 @@ package engine
 import (
 	"errors"
 	"math"
-
-	"windhover/kernels"
 )
 
-// The decoder, for every token t at position p, in the order it is computed:
+// The decoder, for every token t at position p of its sequence, in the order it is
+// computed:
 //
-//	x = embed[t]
+//	x = embed[t], or what the vision tower made of a place of a picture
 //	for each layer:
 //	    h = RMSNorm(x) * attn_norm
 //	    q, k, v = Wq h, Wk h, Wv h
 //	    q, k = RMSNorm by head * q_norm, k_norm      (Qwen3 only)
 //	    q, k = RoPE(q, p), RoPE(k, p)
-//	    cache[layer][p] = k, v
+//	    pages[p/256][layer][p%256] = k, v
 //	    a = for each head: softmax(q·K / sqrt(headDim)) V over positions 0..p
 //	    x += Wo a
 //	    h = RMSNorm(x) * ffn_norm
-//	    x += Wdown (SiLU(Wgate h) * Wup h)
+//	    x += Wdown (SiLU(Wgate h) * Wup h)           (a mixture of experts: moe.go)
 //	logits = Wlm (RMSNorm(x) * final_norm)
 //
 // Query head i reads kv head i / (heads/kvHeads). Each line is one phase that
@@ -32,15 +31,16 @@ import (
 // errStopped is how a pass ends whose s.stop was set.
 var errStopped = errors.New("engine: stopped")
 
-// forward computes tokens at positions pos, pos+1, … and leaves their residual
-// in s.x: at most a chunk, and pos+len(tokens) at most the context. After an
-// error, errStopped or a page fault, the cache entries from pos on are not to
-// be used.
-func (s *state) forward(tokens []int32, pos int) error {
-	s.begin(len(tokens), pos)
-	if err := s.lookUp(tokens); err != nil {
+// forward computes the tokens of spans, each behind what is in its sequence's
+// pages, and leaves their residual in s.x, span after span: at most as many rows
+// as the state has room for, and as many spans as sequences. After an error,
+// errStopped or a page fault, what it wrote to the pages is not to be used.
+func (s *state) forward(spans []span) error {
+	s.begin(spans)
+	if err := s.lookUp(); err != nil {
 		return err
 	}
+	s.look()
 	s.rotations()
 	for l := range s.w.layers {
 		w, err := s.w.res.layer(l, &s.stop)
@@ -61,30 +61,35 @@ func (s *state) forward(tokens []int32, pos int) error {
 
 		s.run(phaseFFNNorm)
 		s.gather(inputFFN, s.norm)
-		s.multiplyGated(s.inDim, into(&w.gate, s.gate), into(&w.up, s.up))
-		s.run(phaseGated)
-		s.gather(inputDown, s.gate)
-		s.multiply(s.inFFN, addTo(s.x, &w.down, s.proj))
+		if s.moe != nil {
+			s.mixture()
+		} else {
+			s.multiplyGated(s.inDim, into(&w.gate, s.gate), into(&w.up, s.up))
+			s.run(phaseGated)
+			s.gather(inputDown, s.gate)
+			s.multiply(s.inFFN, addTo(s.x, &w.down, s.proj))
+		}
 		if s.err != nil {
 			return s.err
 		}
+		s.deepen(l)
 	}
 	s.show(s.cfg.Layers, s.x)
 	return nil
 }
 
-// head computes the logits of rows from to from+n-1 of the last pass, n at most
-// headRows: s.logits[i*vocab:] are those of row from+i.
-func (s *state) head(from, n int) error {
-	s.rows, s.tokens = from, n
+// head computes the logits of some rows of the last pass, at most as many as there
+// is room for: s.logits[i*vocab:] are those of rows[i].
+func (s *state) head(rows []int) error {
+	s.rows, s.tokens = rows, len(rows)
 	in := s.inHead
-	in.x = s.norm[from*s.cfg.Dim:]
+	in.x = s.norm
 	if in.acts != nil {
-		in.acts.SetTokens(n)
+		in.acts.SetTokens(len(rows))
 	}
 	s.in = in
 	s.run(phaseFinalNorm)
-	s.show(s.cfg.Layers+1, s.norm[from*s.cfg.Dim:])
+	s.show(s.cfg.Layers+1, s.norm)
 	for i := range s.w.res.parts() {
 		m, row, err := s.w.res.head(i, &s.stop)
 		if err != nil {
@@ -93,25 +98,6 @@ func (s *state) head(from, n int) error {
 		s.multiply(in, product{m: m, dst: s.logits[row:], stride: s.cfg.Vocab})
 	}
 	return s.err
-}
-
-// begin sets the pass up for n tokens from pos.
-func (s *state) begin(n, pos int) {
-	s.tokens, s.pos, s.err = n, pos, nil
-	s.kv.grow(pos + n)
-	for _, in := range []operand{s.inDim, s.inAtt, s.inFFN} {
-		if in.acts != nil {
-			in.acts.SetTokens(n)
-		}
-	}
-}
-
-// rotations fills the rows of the rotary tables for the pass's positions.
-func (s *state) rotations() {
-	half := s.cfg.HeadDim / 2
-	for t := range s.tokens {
-		kernels.RopeRow(s.cos[t*half:][:half], s.sin[t*half:][:half], s.freqs, s.pos+t)
-	}
 }
 
 // show hands values to a test that watches.

@@ -12,58 +12,79 @@ import (
 )
 
 // Generate continues the tokens of req and calls on for progress and for each
-// piece of text. on may be nil; an error it returns ends the generation and is
-// returned.
+// piece of text, on the caller's goroutine: pieces that come while on runs are
+// given together. Other requests do not wait for it; this one does when on is far
+// behind. on may be nil; an error it returns ends the generation and is returned.
+//
+// It may be called by many goroutines at once: their requests are computed beside
+// each other, and none changes what another is told. Those for which there is no
+// room wait, see [Request.Priority] and [Request.Client].
 //
 // The result of a context that is cancelled or whose deadline passes is what
 // there was until then, with Finish saying so, and no error: within 200 ms, in
-// prefill as well. Errors: [ErrBusy], [ErrClosed], [ErrRequest],
-// [ErrContextOverflow], [ErrNumeric], [ErrUnsupported], *kernels.FaultError.
-func (m *Model) Generate(ctx context.Context, req Request, on func(Event) error) (res *Result, err error) {
+// prefill as well. Errors: [ErrClosed], [ErrRequest], [ErrContextOverflow],
+// [ErrNumeric], [ErrUnsupported], *kernels.FaultError.
+func (m *Model) Generate(ctx context.Context, req Request, on func(Event) error) (*Result, error) {
 	start := time.Now()
-	end, err := m.begin(ctx)
+	g, err := m.newGeneration(req)
 	if err != nil {
 		return nil, err
 	}
-	defer end(&err)
-	g, err := m.newGeneration(req, on)
-	if err != nil {
+	g.start, g.listens = start, on != nil
+	if err := m.sched.enter(g); err != nil {
 		return nil, err
 	}
-	g.start = start
-	if err := g.run(ctx); err != nil {
-		return nil, err
-	}
-	return g.result(), nil
+	return g.follow(ctx, on)
 }
 
 // generation is one request under way.
 type generation struct {
-	m      *Model
-	req    Request
-	on     func(Event) error
-	prompt []int32 // what is left of the request's after truncation
-	max    int     // tokens to generate at most
-	stops  []int32 // tokens that end the answer
-	out    answer
+	m       *Model
+	req     Request
+	prompt  []int32 // what is left of the request's after truncation
+	max     int     // tokens to generate at most
+	stops   []int32 // tokens that end the answer
+	sampler *sampler
+	bell    chan struct{} // capacity 1: there is news
+	listens bool          // on is not nil
+	scene   *scene        // nil: text only
+	leaving context.Context
+	quit    func() // ends leaving: nobody waits any more; nil without a scene
 
-	ids    []int32 // generated
-	unsent int     // of them, not yet in a Delta
-	forced []int32 // to be said before anything is sampled
-	closed bool    // the thinking budget was used up
+	// The scheduler's alone.
+	arrival int64
+	account *account
+	seq     *sequence // nil while it waits
+	forced  []int32   // to be said before anything is sampled
+	closed  bool      // the thinking budget was used up
 
-	finish string
-	cached int       // tokens of the prompt that were in the cache
-	start  time.Time // request taken
-	ready  time.Time // prompt computed
-	first  time.Time // first token known
-	end    time.Time
+	// Guarded by the scheduler's mutex until over, the caller's then. What only the
+	// scheduler writes it reads without.
+	all      []int32  // prompt and what was generated
+	labels   []int32  // the same with pictures told apart; nil without a scene
+	out      answer   // take is the caller's
+	unsent   int      // tokens generated that are in no Delta yet
+	progress Progress // of a long prompt
+	computed bool     // progress is news
+	lag      int      // tokens since the caller began to be behind
+	news     bool
+	over     bool
+	finish   string
+	err      error
+	panicked any // to go on in the caller
+	cached   int // tokens of the prompt that were in the cache
+
+	start time.Time // request taken
+	begun time.Time // its turn came
+	ready time.Time // prompt computed
+	first time.Time // first token known
+	end   time.Time
 }
 
 // newGeneration checks a request against the model.
-func (m *Model) newGeneration(req Request, on func(Event) error) (*generation, error) {
-	g := &generation{m: m, req: req, on: on, prompt: req.Tokens, max: req.MaxTokens}
-	if err := m.checkTokens(req.Tokens); err != nil {
+func (m *Model) newGeneration(req Request) (*generation, error) {
+	g := &generation{m: m, req: req, prompt: req.Tokens, max: req.MaxTokens, bell: make(chan struct{}, 1)}
+	if err := m.checkTokens(req.Tokens, len(req.Pictures) > 0); err != nil {
 		return nil, err
 	}
 	if err := req.Sampling.check(); err != nil {
@@ -83,11 +104,15 @@ func (m *Model) newGeneration(req Request, on func(Event) error) (*generation, e
 	if err := g.fit(); err != nil {
 		return nil, err
 	}
+	if err := g.see(); err != nil {
+		return nil, err
+	}
 	g.stops = append(g.stops, req.StopIDs...)
 	if !req.IgnoreEOS {
 		g.stops = append(g.stops, m.meta.StopIDs...)
 	}
-	g.ids = make([]int32, 0, g.max)
+	g.all = append(make([]int32, 0, len(g.prompt)+g.max), g.prompt...)
+	g.sampler = newSampler(m.scratch, req.Sampling, g.prompt)
 	g.out = answer{marks: m.marks, raw: req.Raw, stop: stopper{stops: req.Stop}}
 	if m.tok != nil {
 		g.out.stream = m.tok.NewStream(!req.Raw)
@@ -97,19 +122,28 @@ func (m *Model) newGeneration(req Request, on func(Event) error) (*generation, e
 	return g, nil
 }
 
+// middleHead is the part of the room that TruncateMiddle leaves to the beginning.
+const middleHead = 4
+
 // fit holds prompt and max_tokens against the context: an error with the
 // counts, or what the request's policy says.
 func (g *generation) fit() error {
-	size := g.m.kv.ctx
+	size := g.m.st.size.ctx
 	want := max(g.max, 1)
-	switch g.req.Truncate {
+	keep := size - want
+	switch long := keep > 0 && len(g.prompt) > keep; g.req.Truncate {
 	case "":
-	case "oldest":
-		if keep := size - want; keep > 0 && len(g.prompt) > keep {
+	case TruncateOldest:
+		if long {
 			g.prompt = g.prompt[len(g.prompt)-keep:]
 		}
+	case TruncateMiddle:
+		if long {
+			head := keep / middleHead
+			g.prompt = slices.Concat(g.prompt[:head], g.prompt[len(g.prompt)-keep+head:])
+		}
 	default:
-		return badRequest("truncate %q, want oldest", g.req.Truncate)
+		return badRequest("truncate %q, want %s or %s", g.req.Truncate, TruncateOldest, TruncateMiddle)
 	}
 	if want > size-len(g.prompt) {
 		return &ContextError{Prompt: len(g.req.Tokens), MaxTokens: g.max, Context: size}
@@ -120,86 +154,35 @@ func (g *generation) fit() error {
 	return nil
 }
 
-// run generates and settles how it ended.
-func (g *generation) run(ctx context.Context) error {
-	err := g.loop(ctx)
-	g.end = time.Now()
-	if errors.Is(err, errStopped) {
-		err, g.finish = nil, FinishCancel
-		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			g.finish = FinishDeadline
-		}
+// ids are the tokens that were generated.
+func (g *generation) ids() []int32 { return g.all[len(g.prompt):] }
+
+// known is what the sequence holds or is to hold so far, as the prefix tree tells
+// it apart.
+func (g *generation) known() []int32 {
+	if g.scene != nil {
+		return g.labels
 	}
-	if err != nil {
-		return err
-	}
-	g.out.finish()
-	return g.emit()
+	return g.all
 }
 
-// loop is prefill, then token by token.
-func (g *generation) loop(ctx context.Context) error {
-	m := g.m
-	if err := g.prefill(); err != nil {
-		return err
-	}
-	g.ready = time.Now()
-	m.sampler.reset(g.req.Sampling, g.prompt)
-	for {
-		id, err := g.next()
-		if err != nil {
-			return err
-		}
-		if g.first.IsZero() {
-			g.first = time.Now()
-		}
-		if g.take(id) {
-			g.finish = FinishStop
-			return nil
-		}
-		if len(g.ids) == g.max {
-			g.finish = FinishLength
-			return nil
-		}
-		if err := g.emit(); err != nil {
-			return err
-		}
-		// The flag that watch sets may come a little later than this.
-		if ctx.Err() != nil {
-			return errStopped
-		}
-		if err := m.step(id); err != nil {
-			return err
-		}
-	}
+// left is how many tokens are to be computed before another can be said.
+func (g *generation) left() int { return len(g.all) - g.seq.len() }
+
+// begin says that the request's turn has come for the first time.
+func (g *generation) begin() {
+	g.begun, g.cached = time.Now(), g.seq.len()
 }
 
-// prefill computes what of the prompt is not in the cache; the logits of its
-// last token are then in m.st.logits.
-func (g *generation) prefill() error {
-	m := g.m
-	g.cached = m.reuse(g.prompt)
-	rest := g.prompt[g.cached:]
-	for {
-		n := min(len(rest), m.chunk)
-		if err := m.feed(rest[:n]); err != nil {
-			return err
-		}
-		rest = rest[n:]
-		if len(g.prompt) > m.chunk && g.on != nil {
-			p := Progress{Done: len(g.prompt) - len(rest), Total: len(g.prompt)}
-			if err := g.on(Event{Progress: &p}); err != nil {
-				return err
-			}
-		}
-		if len(rest) == 0 {
-			return m.st.head(n-1, 1)
-		}
+// progressed makes news of how much of a long prompt is computed.
+func (g *generation) progressed() {
+	if g.listens && len(g.prompt) > g.m.chunk && g.ready.IsZero() {
+		g.progress, g.computed, g.news = Progress{Done: g.seq.len(), Total: len(g.prompt)}, true, true
 	}
 }
 
 // next is the next token: a forced one, else one that is sampled.
-func (g *generation) next() (int32, error) {
+func (g *generation) next(logits []float32) (int32, error) {
 	if b := g.req.ThinkBudget; b > 0 && g.out.inside && g.out.thought >= b && !g.closed {
 		g.forced, g.closed = g.m.marks.end, true
 	}
@@ -208,9 +191,9 @@ func (g *generation) next() (int32, error) {
 		g.forced = g.forced[1:]
 		return id, nil
 	}
-	id, err := g.m.sampler.pick(g.m.st.logits[:g.m.cfg.Vocab])
+	id, err := g.sampler.pick(logits)
 	if err != nil {
-		return 0, fmt.Errorf("engine: token %d: %w", len(g.ids), err)
+		return 0, fmt.Errorf("engine: token %d: %w", len(g.ids()), err)
 	}
 	return id, nil
 }
@@ -220,40 +203,125 @@ func (g *generation) take(id int32) bool {
 	if slices.Contains(g.stops, id) {
 		return true
 	}
-	g.ids = append(g.ids, id)
+	g.all = append(g.all, id)
+	if g.scene != nil {
+		g.labels = append(g.labels, id)
+	}
 	g.unsent++
-	g.m.sampler.accept(id)
-	return g.out.token(id)
+	g.sampler.accept(id)
+	ended := g.out.token(id)
+	if g.listens && g.out.isNew() {
+		g.news = true
+		g.lag++
+	}
+	return ended
 }
 
-// emit sends new text, if there is any.
-func (g *generation) emit() error {
-	text, thinking := g.out.take()
-	if text == "" && thinking == "" || g.on == nil {
-		return nil
+// maxLag is how many tokens a listener may be behind: none that keeps up with a
+// network is, and one who stops the answer should not have paid for much more.
+const maxLag = 32
+
+// behind tells whether the request waits for its listener.
+func (g *generation) behind() bool { return g.lag >= maxLag && !g.over }
+
+// tell wakes the caller if there is news for him; it reports whether there was.
+func (g *generation) tell() bool {
+	if !g.news {
+		return false
 	}
-	d := Delta{Text: text, Thinking: thinking, Tokens: g.unsent}
-	g.unsent = 0
-	return g.on(Event{Delta: &d})
+	g.news = false
+	select {
+	case g.bell <- struct{}{}:
+	default: // he is going to look anyway
+	}
+	return true
+}
+
+// follow gives the news to on until the request is over.
+func (g *generation) follow(ctx context.Context, on func(Event) error) (*Result, error) {
+	s := g.m.sched
+	defer s.leave(g, FinishCancel) // on may fail, or panic
+	for {
+		select {
+		case <-g.bell:
+		case <-ctx.Done():
+			finish := FinishCancel
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				finish = FinishDeadline
+			}
+			s.leave(g, finish)
+		}
+		over, err := g.deliver(on)
+		switch {
+		case err != nil:
+			return nil, err
+		case !over:
+		case g.panicked != nil:
+			panic(g.panicked)
+		case g.err != nil:
+			return nil, g.err
+		default:
+			return g.result(), nil
+		}
+	}
+}
+
+// deliver calls on with what is new. It reports whether the request is over and all
+// is told.
+func (g *generation) deliver(on func(Event) error) (over bool, err error) {
+	mu := &g.m.sched.mu
+	mu.Lock()
+	over = g.over
+	progress, computed := g.progress, g.computed
+	g.computed = false
+	if g.behind() {
+		g.m.sched.rouse()
+	}
+	g.lag = 0
+	d := Delta{Tokens: g.unsent}
+	if d.Text, d.Thinking = g.out.take(); d.Text != "" || d.Thinking != "" {
+		g.unsent = 0
+	}
+	mu.Unlock()
+	if on == nil {
+		return over, nil
+	}
+	if computed {
+		if err := on(Event{Progress: &progress}); err != nil {
+			return over, err
+		}
+	}
+	if d.Text != "" || d.Thinking != "" {
+		return over, on(Event{Delta: &d})
+	}
+	return over, nil
 }
 
 func (g *generation) result() *Result {
 	r := &Result{
-		Text: g.out.text.String(), Thinking: g.out.thinking.String(), Finish: g.finish, Tokens: g.ids,
+		Text: g.out.text.String(), Thinking: g.out.thinking.String(), Finish: g.finish, Tokens: slices.Clip(g.ids()),
 		Truncated: len(g.req.Tokens) - len(g.prompt),
-		Usage:     Usage{Prompt: len(g.prompt), Completion: len(g.ids), Cached: g.cached},
-		Timing:    Timing{Total: g.end.Sub(g.start)},
+		Usage: Usage{
+			Prompt: len(g.prompt), Completion: len(g.ids()), Cached: g.cached,
+			Pictures: len(g.req.Pictures), PicturesKnown: g.picturesKnown(),
+		},
+		Timing: Timing{Total: g.end.Sub(g.start)},
 	}
 	t := &r.Timing
-	if g.ready.IsZero() {
-		t.Prefill = t.Total
+	if g.begun.IsZero() {
+		t.Wait = t.Total
 		return r
 	}
-	t.Prefill = g.ready.Sub(g.start)
+	t.Wait = g.begun.Sub(g.start)
+	if g.ready.IsZero() {
+		t.Prefill = g.end.Sub(g.begun)
+		return r
+	}
+	t.Prefill = g.ready.Sub(g.begun)
 	t.PrefillTPS = rate(len(g.prompt)-g.cached, t.Prefill)
 	if !g.first.IsZero() {
 		t.TTFT, t.Decode = g.first.Sub(g.start), g.end.Sub(g.first)
-		t.DecodeTPS = rate(len(g.ids)-1, t.Decode)
+		t.DecodeTPS = rate(len(g.ids())-1, t.Decode)
 	}
 	return r
 }

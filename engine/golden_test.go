@@ -85,23 +85,24 @@ func (c goldenCase) open(t testing.TB, layout vqf.Layout, opt Options) (*golden,
 	return g, logits, load(t, path, opt)
 }
 
-var update = flag.Bool("update", false, "write testdata/llama-tiny/model.vqf anew")
+var update = flag.Bool("update", false, "write the VQF files in testdata anew")
 
-// The VQF file among the test data is the one that its source gives.
+// The VQF files among the test data are those that their sources give.
 func TestGoldenFile(t *testing.T) {
-	dir := shared("models", "llama-tiny")
-	if dir == "" {
+	if shared() == "" {
 		t.Skip("the large set of goldens is not here")
 	}
-	made := readFile(t, readHF(t, dir).write(t, vqf.ModeQ8, vqf.Layout8x8))
-	path := filepath.Join("testdata", "llama-tiny", "model.vqf")
-	if *update {
-		if err := os.WriteFile(path, made, 0o644); err != nil {
-			t.Fatal(err)
+	for model, mode := range map[string]vqf.Mode{"llama-tiny": vqf.ModeQ8, "qwen3moe-tiny": vqf.ModeQ4} {
+		made := readFile(t, readHF(t, shared("models", model)).write(t, mode, vqf.Layout8x8))
+		path := filepath.Join("testdata", model, "model.vqf")
+		if *update {
+			if err := os.WriteFile(path, made, 0o644); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	if !bytes.Equal(readFile(t, path), made) {
-		t.Errorf("%s is not what the source gives; go test -run TestGoldenFile -update writes it", path)
+		if !bytes.Equal(readFile(t, path), made) {
+			t.Errorf("%s is not what the source gives; go test -run TestGoldenFile -update writes it", path)
+		}
 	}
 }
 

@@ -43,8 +43,11 @@ func (m *Model) Importance(ctx context.Context, tokens []int32, budget int64, pr
 		return nil, err
 	}
 	defer end(&err)
-	if err := m.checkTokens(tokens); err != nil {
+	if err := m.checkTokens(tokens, false); err != nil {
 		return nil, err
+	}
+	if m.cfg.NExperts > 0 {
+		return nil, unsupported("importance of a mixture of experts: a text meets too few of them")
 	}
 	if len(tokens) < 2 {
 		return nil, badRequest("%d tokens tell nothing of what matters to the model", len(tokens))
@@ -53,7 +56,7 @@ func (m *Model) Importance(ctx context.Context, tokens []int32, budget int64, pr
 	m.st.gathering = g
 	defer func() {
 		m.st.gathering = nil
-		m.seq = m.seq[:0]
+		m.seq.cut(0)
 	}()
 	if err := m.gather(tokens, g, progress); err != nil {
 		return nil, evalError(ctx, err)
@@ -67,10 +70,10 @@ func (m *Model) gather(tokens []int32, g *gathering, progress func(done, total i
 	if m.meta.AddBOS && m.meta.BosID >= 0 && int(m.meta.BosID) < m.cfg.Vocab {
 		begin = []int32{m.meta.BosID}
 	}
-	size := min(inputsWindow, m.kv.ctx) - len(begin)
+	size := min(inputsWindow, m.st.size.ctx) - len(begin)
 	for from := 0; from < len(tokens); from += size {
 		window := slices.Concat(begin, tokens[from:min(from+size, len(tokens))])
-		m.seq = m.seq[:0]
+		m.seq.cut(0)
 		for len(window) > 0 {
 			n := min(len(window), m.chunk)
 			if err := m.feed(window[:n]); err != nil {
@@ -138,7 +141,7 @@ func (s *state) gather(kind int, x []float32) {
 	g := s.gathering
 	sums := g.list[s.layer*inputKinds+kind].Moments
 	s.err = g.Add(sums, x, s.tokens)
-	if kind == inputAttn && s.pos == 0 && s.err == nil {
+	if kind == inputAttn && s.spans[0].pos == 0 && s.err == nil {
 		// By itself, because its size would drown its neighbours in the codes
 		// that the products are made of.
 		for i := range g.first {

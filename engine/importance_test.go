@@ -74,10 +74,10 @@ func TestImportance(t *testing.T) {
 			}
 		}
 	}
-	for from := 0; from < len(tokens); from += m.kv.ctx {
+	for from := 0; from < len(tokens); from += m.st.size.ctx {
 		windows++
-		m.seq = m.seq[:0]
-		window := tokens[from:min(from+m.kv.ctx, len(tokens))]
+		m.seq.cut(0)
+		window := tokens[from:min(from+m.st.size.ctx, len(tokens))]
 		for pos = 0; pos < len(window); pos += 100 {
 			if err := m.feed(window[pos:min(pos+100, len(window))]); err != nil {
 				t.Fatal(err)

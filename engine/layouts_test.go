@@ -3,8 +3,10 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"windhover/internal/testmodel"
@@ -13,8 +15,9 @@ import (
 
 // kinds are the files that exist: each way of quantising in each layout. The first
 // of each way is row-major, which naive reads.
-func kinds() map[string][]testmodel.Config {
-	c := noisy()
+func kinds() map[string][]testmodel.Config { return kindsOf(noisy()) }
+
+func kindsOf(c testmodel.Config) map[string][]testmodel.Config {
 	with := func(mode vqf.Mode, q8, q4 vqf.Layout) testmodel.Config {
 		c := c
 		c.Mode, c.Q8, c.Q4 = mode, q8, q4
@@ -35,8 +38,13 @@ func kinds() map[string][]testmodel.Config {
 // in these files but the scales tells 4x4 from row-major, so that the look at
 // them decides.
 func TestEveryKindOfFile(t *testing.T) {
+	t.Run("dense", func(t *testing.T) { everyKind(t, kinds()) })
+	t.Run("mixture", func(t *testing.T) { everyKind(t, kindsOf(mixed())) })
+}
+
+func everyKind(t *testing.T, kinds map[string][]testmodel.Config) {
 	tokens := noise(12)
-	for name, files := range kinds() {
+	for name, files := range kinds {
 		for _, embF32 := range []bool{false, true} {
 			want := map[string][]float32{}
 			for _, c := range files {
@@ -75,6 +83,32 @@ func TestQ4IGivesTheBitsOfQ4(t *testing.T) {
 			sameBits(t, fmt.Sprintf("q4i and q4 %v, %s", c.Q4, act), got, want)
 		}
 	}
+}
+
+// mixture64 is the feed-forward part of a mixture of experts, docs/FORMAT.md section
+// 12: softmax over all experts, the best ones' shares made to add up to 1.
+func mixture64(a *vqf.Arch, router, gate, up, down, h []float64) []float64 {
+	ne, mf, dim := int(a.NExperts), int(a.MoEFFN), int(a.Dim)
+	p := mul64(router, h)
+	order := make([]int, ne)
+	for e := range p {
+		p[e], order[e] = math.Exp(p[e]), e
+	}
+	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(p[j], p[i]) })
+	chosen, sum := order[:a.TopK], 0.0
+	for _, e := range chosen {
+		sum += p[e]
+	}
+	out := make([]float64, dim)
+	for _, e := range chosen {
+		g, u := mul64(gate[e*mf*dim:(e+1)*mf*dim], h), mul64(up[e*mf*dim:(e+1)*mf*dim], h)
+		for r := range out {
+			for i := range g {
+				out[r] += p[e] / sum * down[r*ne*mf+e*mf+i] * u[i] * g[i] / (1 + math.Exp(-g[i]))
+			}
+		}
+	}
+	return out
 }
 
 // closeTo holds float32 sums to the same in float64.
@@ -138,6 +172,10 @@ func naive(t *testing.T, path string, tokens []int32) []float64 {
 			}
 			add64(x, mul64(w("o"), att))
 			h = norm64(x, v("ffn_norm"))
+			if a.NExperts > 0 {
+				add64(x, mixture64(&a, v("moe_router"), w("gate"), w("up"), w("down"), h))
+				continue
+			}
 			gate, up := mul64(w("gate"), h), mul64(w("up"), h)
 			for i := range ff {
 				up[i] *= gate[i] / (1 + math.Exp(-gate[i]))

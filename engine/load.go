@@ -27,12 +27,16 @@ type Info struct {
 	Activations  string // "int8" or "f32"
 	Threads      int
 	Context      int // tokens a sequence may have
+	Sequences    int // requests that are computed at once
 	Chunk        int
 	Need         Need          // Need.Residency says how the weights are held, Need.Weights how many bytes of them
 	Tokenizer    string        // "embedded", a path, or "" when loaded without
+	Restored     int           // positions that were read from Options.Saved
+	RestoreErr   string        // why not all that is there; "" where nothing is
 	TemplateErr  string        // why the model's chat template cannot be used
 	Thinks       bool          // the vocabulary has thinking markers
 	LoadTime     time.Duration // to ready
+	Sight        *Sight        // nil when the model takes no pictures
 
 	imageToken, videoToken int32 // 0 or less when there is none
 }
@@ -49,6 +53,17 @@ func (o *Options) chunk() int {
 	return o.Chunk
 }
 
+// MaxSequences is the most requests that are computed at once: for so many rows
+// products cost about what they cost for one.
+const MaxSequences = 8
+
+func (o *Options) sequences() int {
+	if o.Sequences == 0 {
+		return MaxSequences
+	}
+	return o.Sequences
+}
+
 // check refuses options that mean nothing.
 func (o *Options) check() error {
 	switch {
@@ -60,10 +75,14 @@ func (o *Options) check() error {
 		return badRequest("activations %q, want int8 or f32", o.Activations)
 	case o.Chunk < 0 || o.Chunk > maxContext:
 		return badRequest("chunk %d, want 1 to %d, or 0 for %d", o.Chunk, maxContext, DefaultChunk)
+	case o.Sequences < 0 || o.Sequences > MaxSequences:
+		return badRequest("sequences %d, want 1 to %d, or 0 for %d", o.Sequences, MaxSequences, MaxSequences)
+	case o.CacheBytes < 0 || o.Saved.MaxBytes < 0:
+		return badRequest("cache of %d bytes, %d saved: want 0 or more", o.CacheBytes, o.Saved.MaxBytes)
 	case o.Context < 0:
 		return badRequest("context %d, want 0 or more", o.Context)
-	case o.Residency != "" && o.Residency != ResidencyAuto && o.Residency != ResidencyFull && o.Residency != ResidencyLayered:
-		return badRequest("residency %q, want %s, %s or %s", o.Residency, ResidencyAuto, ResidencyFull, ResidencyLayered)
+	case o.Residency != "" && !slices.Contains([]string{ResidencyAuto, ResidencyFull, ResidencyExperts, ResidencyLayered}, o.Residency):
+		return badRequest("residency %q, want %s, %s, %s or %s", o.Residency, ResidencyAuto, ResidencyFull, ResidencyExperts, ResidencyLayered)
 	case o.Threads < 0:
 		return badRequest("threads %d, want 0 or more", o.Threads)
 	}
@@ -183,13 +202,19 @@ func Load(path string, opt Options) (m *Model, err error) {
 	if m.w, err = bind(file, &m.cfg, family, need, stamp, len(cpus)); err != nil {
 		return m, fmt.Errorf("engine: %s: %w", path, err)
 	}
+	if m.sight, err = openSight(file, opt, need, stamp, len(cpus)); err != nil {
+		return m, err
+	}
 	m.info = Info{
 		Path: path, Config: cfg, Flags: file.Flags(), FileBytes: file.Size(), Family: family,
-		Layout: m.w.layout.String(), Activations: "int8", Context: need.Context, Chunk: m.chunk, Need: need,
+		Layout: m.w.layout.String(), Activations: "int8", Context: need.Context, Sequences: opt.sequences(), Chunk: m.chunk, Need: need,
 		imageToken: int32(file.Arch().ImageTokenID), videoToken: int32(file.Arch().VideoTokenID),
 	}
 	if opt.reference() {
 		m.info.Activations = "f32"
+	}
+	if m.sight != nil {
+		m.info.Sight = m.sight.describe()
 	}
 	if err := m.loadText(opt); err != nil {
 		return m, err
@@ -198,6 +223,9 @@ func Load(path string, opt Options) (m *Model, err error) {
 		return m, err
 	}
 	m.info.Threads = m.pool.Size()
+	m.sched = newScheduler(m, opt.sequences())
+	m.restore(opt)
+	go m.sched.run()
 	m.info.LoadTime = time.Since(start)
 	return m, nil
 }
@@ -236,13 +264,16 @@ func (m *Model) allocate(opt Options, cpus []int, ctx int) (err error) {
 	if m.pool, err = kernels.NewPool(cpus, opt.Pin); err != nil {
 		return fmt.Errorf("engine: %w", err)
 	}
-	if m.kv, err = newKVCache(&m.cfg, ctx, opt.kvKind()); err != nil {
+	if m.kv, err = newPagePool(&m.cfg, int(m.info.Need.KV/kvPageBytes(&m.cfg, opt.kvKind())), opt.kvKind()); err != nil {
 		return err
 	}
-	m.chunk = min(m.chunk, ctx)
-	m.st = newState(&m.cfg, m.w, m.pool, m.kv, m.chunk, opt.reference())
-	m.sampler = newSampler(m.cfg.Vocab)
-	m.seq = make([]int32, 0, ctx)
+	size := opt.sizes(ctx)
+	m.chunk = size.chunk
+	m.st = newState(&m.cfg, m.w, m.pool, m.kv, size)
+	m.st.axes = newAxes(m.file.Arch())
+	m.scratch = newScratch(m.cfg.Vocab)
+	m.seq = newSequence(m.kv, ctx)
+	m.rows = make([]int, 0, headRows)
 	return nil
 }
 

@@ -101,8 +101,8 @@ func TestConfigRefusesByName(t *testing.T) {
 		want  error
 		text  string
 	}{
-		{"moe flag", vqf.FlagMoE, func(*vqf.Arch) {}, ErrUnsupported, "not supported by this build yet"},
-		{"experts", 0, func(a *vqf.Arch) { a.NExperts = 8 }, ErrUnsupported, "mixture of experts (8 experts) is not supported by this build yet"},
+		{"moe flag without experts", vqf.FlagMoE, func(*vqf.Arch) {}, nil, "0 of 0 experts compute"},
+		{"experts of which none is chosen", 0, func(a *vqf.Arch) { a.NExperts = 8 }, nil, "0 of 8 experts compute"},
 		{"no layers", 0, func(a *vqf.Arch) { a.NLayers = 0 }, nil, "n_layers is 0"},
 		{"no kv heads", 0, func(a *vqf.Arch) { a.NKVHeads = 0 }, nil, "n_kv_heads is 0"},
 		{"huge", 0, func(a *vqf.Arch) { a.VocabSize = 1<<32 - 1 }, nil, "vocab_size is 4294967295"},
@@ -244,14 +244,14 @@ func TestTokenizerOfAnotherModel(t *testing.T) {
 
 func TestEstimateAndMemoryLimit(t *testing.T) {
 	c := testmodel.Default()
-	c.MaxSeq = 4096
+	c.MaxSeq, c.Layers = 4096, 12
 	path := testmodel.Write(t, c)
 	need, err := Estimate(path, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	// 2 layers, 2 kv heads of 32, keys and values of two bytes.
-	if got, want := need.KVPerToken, int64(2*2*32*2*2); got != want {
+	// 12 layers, 2 kv heads of 32, keys and values of two bytes.
+	if got, want := need.KVPerToken, int64(12*2*32*2*2); got != want {
 		t.Errorf("kv a token %d, want %d", got, want)
 	}
 	if need.Context != 4096 || need.KV != need.KVPerToken*4096 || need.Total() != need.Weights+need.KV+need.Scratch {
@@ -300,16 +300,19 @@ func TestScratchEstimate(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer pool.Close()
-		kv := &kvCache{ctx: 1000}
+		kv, size := &pagePool{}, sizes{ctx: 1000, chunk: 128, sequences: 8, float: float}
 		w := &weights{layers: 1}
 		got := testing.Benchmark(func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				newState(&c, w, pool, kv, 128, float)
-				newSampler(c.Vocab)
+				newState(&c, w, pool, kv, size)
+				shared := newScratch(c.Vocab)
+				for range size.sequences {
+					newSampler(shared, Sampling{RepeatPenalty: 2}, nil)
+				}
 			}
 		}).AllocedBytesPerOp()
-		want := scratchBytes(&c, 1, 1000, 128, float)
+		want := scratchBytes(&c, 1, size)
 		if ratio := float64(want) / float64(got); ratio < 0.95 || ratio > 1.15 {
 			t.Errorf("reference %v: estimated %d bytes, allocated %d", float, want, got)
 		}

@@ -3,37 +3,29 @@
 package engine
 
 import (
-	"os"
 	"sync/atomic"
-	"unsafe"
-
-	"golang.org/x/sys/unix"
 
 	"windhover/kernels"
 )
 
 // mapped has the weights of a plain file: views of the mapping, nothing copied.
-// The kernel reads pages when they are touched.
-//
-// In layered residency it is told what comes next and what is not needed before
-// the next token: the layer after this one is read ahead, the one before is
-// dropped from the process. Only whole pages of a layer's matrices are dropped,
-// so that none goes that another tensor shares. Embeddings, norms and head stay
-// mapped; they are the page cache's, which takes back what nobody reads.
+// The system reads pages when they are touched, and takes back what nobody reads
+// when it must.
 type mapped struct {
 	layers []layerWeights
 	lm     kernels.Matrix
 	embed  []byte // [vocab] rows
 	row    int    // bytes
 
-	pages [][][]byte // [layers][matrices] whole pages; nil in full residency
-	last  int        // layer that was asked for last, -1 before the first
+	list  []expertWeights // what experts returned last
+	width int             // of an expert
+	packs *packedDown     // nil: experts compute with windows of down
 }
 
-func (b *binder) mapped(layered bool) residency {
+func (b *binder) mapped() *mapped {
 	c := b.c
-	m := &mapped{layers: b.vectors(), last: -1, row: b.embedding(), embed: b.view("token_embed")}
-	for i, mat := range c.layerMatrices() {
+	m := &mapped{layers: b.vectors(), row: b.embedding(), embed: b.view("token_embed")}
+	for i, mat := range append(c.layerMatrices(), c.expertStacks()...) {
 		name := b.family + "_" + mat.name
 		size := int(b.size(name, c.Layers)) / c.Layers
 		data := b.view(name)
@@ -44,53 +36,29 @@ func (b *binder) mapped(layered bool) residency {
 			*m.layers[l].all()[i] = b.matrix(name, data[l*size:(l+1)*size:(l+1)*size], mat.rows, mat.cols)
 		}
 	}
+	m.list, m.width = make([]expertWeights, 0, c.NExperts), c.MoEFFN
 	lm := b.family + "_lm"
 	m.lm = b.matrix(lm, b.view(lm), c.Vocab, c.Dim)
-	if !layered || b.err != nil {
-		return m
-	}
-	m.pages = make([][][]byte, c.Layers)
-	for l := range m.layers {
-		for _, mat := range m.layers[l].all() {
-			if p := wholePages(mat.Data); len(p) > 0 {
-				m.pages[l] = append(m.pages[l], p)
-			}
-		}
-	}
 	return m
 }
 
-// wholePages cuts b to the pages that lie in it entirely.
-func wholePages(b []byte) []byte {
-	page := os.Getpagesize()
-	at := int(uintptr(unsafe.Pointer(unsafe.SliceData(b))) % uintptr(page))
-	from := (page - at) % page
-	to := len(b) - (at+len(b))%page
-	if from >= to {
-		return nil
-	}
-	return b[from:to]
-}
+func (m *mapped) layer(l int, _ *atomic.Bool) (*layerWeights, error) { return &m.layers[l], nil }
 
-func (m *mapped) layer(l int, _ *atomic.Bool) (*layerWeights, error) {
-	if m.pages != nil && l != m.last {
-		if m.last >= 0 {
-			advise(m.pages[m.last], unix.MADV_DONTNEED)
+// experts cuts all that are asked for out of the stacks.
+func (m *mapped) experts(l int, ids []int32, _ *atomic.Bool) ([]expertWeights, error) {
+	w := &m.layers[l]
+	m.list = m.list[:0]
+	for _, id := range ids {
+		at, end := int(id)*m.width, (int(id)+1)*m.width
+		x := expertWeights{
+			gate: w.gate.Part(at, end, 0, w.gate.Cols), up: w.up.Part(at, end, 0, w.up.Cols), down: w.down.Part(0, w.down.Rows, at, end),
 		}
-		if next := (l + 1) % len(m.pages); next != l {
-			advise(m.pages[next], unix.MADV_WILLNEED)
+		if m.packs != nil {
+			m.packs.use(&x, l, id)
 		}
-		m.last = l
+		m.list = append(m.list, x)
 	}
-	return &m.layers[l], nil
-}
-
-// advise leaves errors alone: advice that is not taken changes no result, and the
-// system takes clean pages back by itself when it must.
-func advise(ranges [][]byte, advice int) {
-	for _, r := range ranges {
-		_ = unix.Madvise(r, advice)
-	}
+	return m.list, nil
 }
 
 func (m *mapped) parts() int { return 1 }
@@ -101,6 +69,13 @@ func (m *mapped) embedding(id int32) ([]byte, error) {
 	return m.embed[int(id)*m.row:][:m.row], nil
 }
 
+func (m *mapped) read() int64 { return 0 }
+
 func (m *mapped) move(rebase func() error) error { return rebase() }
 
-func (m *mapped) close() error { return nil }
+func (m *mapped) close() error {
+	if m.packs == nil {
+		return nil
+	}
+	return m.packs.close()
+}

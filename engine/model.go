@@ -3,9 +3,9 @@
 package engine
 
 import (
-	"context"
+	"errors"
 	"fmt"
-	"runtime/debug"
+	"slices"
 	"sync"
 
 	"windhover/engine/tokenizer"
@@ -13,29 +13,35 @@ import (
 	"windhover/vqf"
 )
 
-// Model is a loaded model with room for one sequence. Its methods may be called
-// from any goroutine; those that compute return [ErrBusy] while another does.
+// Model is a loaded model. Its methods may be called from any goroutine, at the same
+// time. Requests are computed beside each other; an evaluation waits for those that
+// came before it, and those that come later wait for it.
 type Model struct {
 	file    *vqf.File
 	cfg     Config
 	w       *weights
 	pool    *kernels.Pool
-	kv      *kvCache
+	kv      *pagePool
 	st      *state
-	sampler *sampler
+	scratch *scratch
+	sched   *scheduler
 	tok     *tokenizer.Tokenizer // nil when loaded without
 	tmpl    *tokenizer.Template  // nil when there is none
 	marks   markers
 	meta    *Meta
+	sight   *sight // nil when the model takes no pictures
 	info    Info
 	chunk   int
 
-	// mu is held by the one call that computes, and by Close. It guards what
-	// follows.
-	mu     sync.Mutex
-	closed bool
-	seq    []int32  // tokens whose keys and values are in kv, in order
-	one    [1]int32 // the token of a single step
+	// Of the evaluation whose turn it is, see begin.
+	seq   *sequence
+	spans [1]span
+	one   [1]int32 // the token of a single step
+	rows  []int    // that get logits
+
+	saved    Saved
+	once     sync.Once
+	closeErr error
 }
 
 // Tokenizer returns the model's tokenizer, nil if it was loaded without.
@@ -51,16 +57,13 @@ func (m *Model) Info() Info { return m.info }
 // the weights. It must not be changed.
 func (m *Model) Meta() *Meta { return m.meta }
 
-// Close waits for a running request to end, then frees everything. Cancel the
-// request first. Closing twice is harmless.
+// Close waits for the requests to end, those that wait as well, saves the prefixes
+// that are kept where [Options] says so, and frees everything; there are no new
+// requests from its call on. Cancel them first. Closing twice is harmless.
 func (m *Model) Close() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.closed {
-		return nil
-	}
-	m.closed = true
-	return m.free()
+	m.sched.close()
+	m.once.Do(func() { m.closeErr = errors.Join(m.save(), m.free()) })
+	return m.closeErr
 }
 
 func (m *Model) free() error {
@@ -76,6 +79,9 @@ func (m *Model) free() error {
 			err = werr
 		}
 	}
+	if serr := m.sight.close(); err == nil {
+		err = serr
+	}
 	if m.file != nil {
 		if cerr := m.file.Close(); err == nil {
 			err = cerr
@@ -84,70 +90,29 @@ func (m *Model) free() error {
 	return err
 }
 
-// begin takes the model for one call that computes, until end. The end of ctx
-// stops the pass. A page fault of this goroutine becomes the call's error:
-//
-//	end, err := m.begin(ctx)
-//	if err != nil {
-//		return err
-//	}
-//	defer end(&err)
-func (m *Model) begin(ctx context.Context) (end func(err *error), err error) {
-	if !m.mu.TryLock() {
-		return nil, ErrBusy
-	}
-	if m.closed {
-		m.mu.Unlock()
-		return nil, ErrClosed
-	}
-	if err := m.pool.Attach(); err != nil {
-		m.mu.Unlock()
-		return nil, fmt.Errorf("engine: %w", err)
-	}
-	unwatch := m.watch(ctx)
-	old := debug.SetPanicOnFault(true)
-	return func(err *error) {
-		recovered := recover()
-		debug.SetPanicOnFault(old)
-		unwatch()
-		m.pool.Detach()
-		m.mu.Unlock()
-		faultError(err, recovered)
-	}, nil
-}
-
-// watch makes the end of ctx stop the pass; what it returns must be called
-// before the next pass is prepared.
-func (m *Model) watch(ctx context.Context) func() {
-	m.st.stop.Store(ctx.Err() != nil)
-	told := make(chan struct{})
-	quit := context.AfterFunc(ctx, func() {
-		m.st.stop.Store(true)
-		close(told)
-	})
-	return func() {
-		if !quit() {
-			<-told // or it would stop the next request
-		}
-	}
-}
-
 // CheckAffinity reads back where the workers run and names those that are not
 // on their CPU any more; nil for a model whose workers are not pinned, and
-// [ErrBusy] while a request runs.
+// [ErrBusy] while there are requests.
 func (m *Model) CheckAffinity() error {
-	if !m.mu.TryLock() {
+	s := m.sched
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	open := func(g *generation) bool { return !g.over }
+	switch {
+	case s.lent || len(s.loans) > 0 || slices.ContainsFunc(s.waiting, open) || slices.ContainsFunc(s.active, open):
 		return ErrBusy
-	}
-	defer m.mu.Unlock()
-	if m.closed {
+	case s.closing:
 		return ErrClosed
+	}
+	for s.attached {
+		s.calm.Wait()
 	}
 	return m.pool.CheckAffinity()
 }
 
-// checkTokens refuses what the model has no embedding for.
-func (m *Model) checkTokens(tokens []int32) error {
+// checkTokens refuses what the model has no embedding for. pictures says that there
+// are some, which are held against the tokens elsewhere.
+func (m *Model) checkTokens(tokens []int32, pictures bool) error {
 	if len(tokens) == 0 {
 		return badRequest("no tokens")
 	}
@@ -155,33 +120,34 @@ func (m *Model) checkTokens(tokens []int32) error {
 		if id < 0 || int(id) >= m.cfg.Vocab {
 			return badRequest("token %d at position %d, the vocabulary has %d", id, i, m.cfg.Vocab)
 		}
-		if id != 0 && (id == m.info.imageToken || id == m.info.videoToken) {
-			return unsupported("token %d at position %d stands for a picture; pictures are not supported by this build yet", id, i)
+		if pictures || id == 0 || id != m.info.imageToken && id != m.info.videoToken {
+			continue
 		}
+		if m.sight == nil {
+			return unsupported("token %d at position %d stands for a picture, and %s has no vision tower", id, i, m.file.Path())
+		}
+		return fmt.Errorf("%w: token %d at position %d stands for one, and there is none", ErrPicture, id, i)
 	}
 	return nil
 }
 
-// reuse keeps of the sequence in the cache what the prompt begins with, and
-// leaves at least one token to compute. It returns how many are kept.
-func (m *Model) reuse(prompt []int32) int {
-	n := 0
-	for n < min(len(m.seq), len(prompt)-1) && m.seq[n] == prompt[n] {
-		n++
-	}
-	m.seq = m.seq[:n]
-	return n
-}
-
 // feed computes up to a chunk of tokens behind the sequence.
 func (m *Model) feed(tokens []int32) error {
-	if len(tokens) > m.kv.ctx-len(m.seq) {
-		return &ContextError{Prompt: len(m.seq) + len(tokens), Context: m.kv.ctx}
+	pos := m.seq.len()
+	if len(tokens) > m.st.size.ctx-pos {
+		return &ContextError{Prompt: pos + len(tokens), Context: m.st.size.ctx}
 	}
-	if err := m.st.forward(tokens, len(m.seq)); err != nil {
-		return fmt.Errorf("engine: position %d: %w", len(m.seq), err)
+	for !m.seq.grow(pos + len(tokens)) {
+		m.sched.tree.evict() // there is something: a sequence alone has room
 	}
-	m.seq = append(m.seq, tokens...)
+	if err := m.look(m.seq.scene, pos, len(tokens)); err != nil {
+		return err
+	}
+	m.spans[0] = span{seq: m.seq, tokens: tokens, pos: pos}
+	if err := m.st.forward(m.spans[:]); err != nil {
+		return fmt.Errorf("engine: position %d: %w", pos, err)
+	}
+	m.seq.computed(tokens)
 	return nil
 }
 
@@ -191,5 +157,14 @@ func (m *Model) step(id int32) error {
 	if err := m.feed(m.one[:]); err != nil {
 		return err
 	}
-	return m.st.head(0, 1)
+	return m.head(0, 1)
+}
+
+// head computes the logits of n rows of the last feed.
+func (m *Model) head(from, n int) error {
+	m.rows = m.rows[:0]
+	for i := range n {
+		m.rows = append(m.rows, from+i)
+	}
+	return m.st.head(m.rows)
 }

@@ -18,6 +18,14 @@ type Options struct {
 	// Context is the number of tokens a sequence may have; 0 means what the
 	// file names, less where MemoryLimit asks for it.
 	Context int
+	// Sequences is how many requests are computed at once, at most 8; 0 means 8.
+	// It changes speed and memory, never a result.
+	Sequences int
+	// CacheBytes is what the KV cache of all requests and of the prefixes that are
+	// kept may take, never less than a context of one. 0 means one context, and
+	// where MemoryLimit leaves more, up to a context for each of Sequences in a
+	// quarter of that.
+	CacheBytes int64
 	// KV is the type of the KV cache: "f16" (also ""), or "int8", which takes
 	// little more than half of the memory and answers a little differently.
 	KV string
@@ -30,13 +38,15 @@ type Options struct {
 	// Chunk is the number of prompt tokens computed at once; 0 means
 	// [DefaultChunk]. It changes speed and memory, never a result.
 	Chunk int
-	// Residency says how the weights are held: ResidencyFull, ResidencyLayered,
-	// or ResidencyAuto (also ""), which is full where that fits MemoryLimit and
-	// layered where it does not. It changes speed and memory, never a result.
+	// Residency says how the weights are held: ResidencyFull, ResidencyExperts,
+	// ResidencyLayered, or ResidencyAuto (also ""), which is the first of these that
+	// fits MemoryLimit. It changes speed and memory, never a result.
 	Residency string
 	// MemoryLimit in bytes covers weights, KV cache and scratch; 0 means no
 	// limit. See [Estimate].
 	MemoryLimit int64
+	// Saved is where the prefixes that are kept outlive the model; see [Saved].
+	Saved Saved
 	// NoTokenizer loads without a tokenizer: requests by token only, no text.
 	NoTokenizer bool
 	// VQF says how the file is opened (flag gate, checks).
@@ -61,6 +71,9 @@ type Sampling struct {
 type Request struct {
 	// Tokens is the whole prompt; at least one.
 	Tokens []int32
+	// Pictures fill the runs of image and video tokens in it, in order; see
+	// [Model.Place].
+	Pictures []*Picture
 	// MaxTokens bounds what is generated; 0 means what the context leaves.
 	MaxTokens int
 	Sampling  Sampling
@@ -76,10 +89,21 @@ type Request struct {
 	ThinkBudget int
 	// Raw leaves thinking in the text and shows special tokens as text.
 	Raw bool
-	// Truncate is "" (an overflow is an error) or "oldest" (the beginning of
-	// the prompt is dropped so that the rest and MaxTokens fit).
+	// Truncate says what of a prompt is dropped that leaves no room for MaxTokens:
+	// "" (nothing: an error), TruncateOldest or TruncateMiddle.
 	Truncate string
+	// Client is whom the request is for. Clients are given their share in turn,
+	// whoever asks most.
+	Client string
+	// Priority puts requests before others with a higher number.
+	Priority int
 }
+
+// What Request.Truncate drops.
+const (
+	TruncateOldest = "oldest" // the beginning
+	TruncateMiddle = "middle" // what is behind a first quarter of what there is room for
+)
 
 // Event is something that happened during a generation; exactly one field is
 // set. What it points to is valid during the call only.
@@ -126,10 +150,14 @@ type Usage struct {
 	Prompt     int // tokens of the prompt after truncation
 	Completion int // tokens generated, without the end token
 	Cached     int // tokens of the prompt that were still in the KV cache
+
+	Pictures      int // of the prompt; a video is one
+	PicturesKnown int // of them, not computed again: the same had been seen before
 }
 
 // Timing tells where the time went.
 type Timing struct {
+	Wait       time.Duration // start to the first work on it
 	TTFT       time.Duration // start to first token
 	Prefill    time.Duration // computing the prompt
 	Decode     time.Duration // first token to the end

@@ -25,6 +25,14 @@ const (
 	phaseGatedPair              // by rows: gate and up, then SiLU(gate)*up
 	phaseGated                  // by token: gated values to int8
 	phaseFinalNorm              // by token of the head
+
+	// Of a mixture of experts, moe_phases.go.
+	phaseRoute   // by experts: the router's product
+	phaseChoose  // by token: its experts
+	phaseGather  // by expert: its tokens' input
+	phaseExperts // by rows of the experts: gate and up, then SiLU(gate)*up
+	phaseInner   // by expert: gated values to int8
+	phaseDown    // by rows of down: all experts, into the residual
 )
 
 // operand is the right-hand side of a product: int8, or float32 in the
@@ -90,15 +98,19 @@ func (s *state) multiplyGated(in operand, gate, up product) {
 	s.start(phaseGatedPair, (gate.m.Rows+s.unit-1)/s.unit, false)
 }
 
-// chooseRows sets s.unit: small enough that the workers end together and that
-// a cancelled pass ends soon, else large.
-func (s *state) chooseRows(rows, cols int) {
+// chooseRows sets s.unit for products of rows rows with all tokens.
+func (s *state) chooseRows(rows, cols int) { s.unit = s.rowsOfUnit(rows, s.tokens*cols) }
+
+// rowsOfUnit is how many of rows rows a unit has, each of which takes ops
+// multiply-adds: so few that the workers end together and that a cancelled pass
+// ends soon, else many.
+func (s *state) rowsOfUnit(rows, ops int) int {
 	share := rows / (4 * s.pool.Size())
-	short := unitOps / (s.tokens * cols)
+	short := unitOps / ops
 	if s.float {
 		short /= 16 // about what it is slower by
 	}
-	s.unit = max(min(share, short)/unitRows, 1) * unitRows
+	return max(min(share, short)/unitRows, 1) * unitRows
 }
 
 // start runs a phase on all workers, or alone on this goroutine, unless the
@@ -145,6 +157,8 @@ func (s *state) do(worker, u int) {
 		s.gatedUnit(worker, u)
 	case phaseAttention:
 		s.attentionUnit(worker, u)
+	case phaseRoute, phaseChoose, phaseGather, phaseExperts, phaseInner, phaseDown:
+		s.mixtureUnit(worker, u)
 	default:
 		s.tokenUnit(u)
 	}
@@ -172,8 +186,8 @@ func (s *state) tokenUnit(t int) {
 	case phaseGated:
 		s.quantise(s.inFFN, t)
 	case phaseFinalNorm:
-		row := s.rows + t
-		s.normalise(s.norm[row*dim:][:dim], s.x[row*dim:][:dim], s.w.finalNorm)
+		row := s.rows[t]
+		s.normalise(s.norm[t*dim:][:dim], s.x[row*dim:][:dim], s.w.finalNorm)
 		s.quantise(s.in, t)
 	}
 }
@@ -193,7 +207,7 @@ func (s *state) normalise(dst, x, w []float32) {
 }
 
 // ropeHeads norms and turns kv heads g0 to g1-1 of a token and their query heads,
-// and puts k and v in the cache.
+// and puts k and v in the sequence's page.
 func (s *state) ropeHeads(w *layerWeights, t, g0, g1 int) {
 	hd := s.cfg.HeadDim
 	cos, sin := s.cos[t*hd/2:][:hd/2], s.sin[t*hd/2:][:hd/2]
@@ -212,9 +226,12 @@ func (s *state) ropeHeads(w *layerWeights, t, g0, g1 int) {
 	for h := g0 * group; h < g1*group; h++ {
 		turn(q[h*hd:][:hd], w.qNorm)
 	}
+	sp := &s.spans[s.spanOf[t]]
+	pos := sp.pos + t - sp.row
+	pg := sp.seq.pages[pos/kernels.AttnBlock]
 	for g := g0; g < g1; g++ {
 		turn(k[g*hd:][:hd], w.kNorm)
-		s.kv.store(s.layer, g, s.pos+t, k[g*hd:][:hd], v[g*hd:][:hd])
+		s.kv.store(pg, s.layer, g, pos%kernels.AttnBlock, k[g*hd:][:hd], v[g*hd:][:hd])
 	}
 }
 
@@ -260,26 +277,34 @@ func (s *state) rowsOf(job *product, worker, r0, r1 int) {
 	kernels.MatMul(job.dst, job.stride, job.m, s.in.acts, r0, r1)
 }
 
-// lookUp copies the embeddings of tokens to x.
-func (s *state) lookUp(tokens []int32) error {
-	dim := s.cfg.Dim
-	for t, id := range tokens {
-		src, err := s.w.res.embedding(id)
-		if err != nil {
-			return err
-		}
-		dst := s.x[t*dim:][:dim]
-		if s.w.embedF32 {
-			src = src[:4*dim]
-			for i := range dst {
-				dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*i:]))
+// lookUp copies the embeddings of the pass's tokens to x.
+func (s *state) lookUp() error {
+	for i := range s.spans {
+		sp := &s.spans[i]
+		for t, id := range sp.tokens {
+			if err := s.lookUpOne(s.x[(sp.row+t)*s.cfg.Dim:][:s.cfg.Dim], id); err != nil {
+				return err
 			}
-			continue
 		}
-		src = src[:2*dim]
+	}
+	return nil
+}
+
+func (s *state) lookUpOne(dst []float32, id int32) error {
+	src, err := s.w.res.embedding(id)
+	if err != nil {
+		return err
+	}
+	if s.w.embedF32 {
+		src = src[:4*len(dst)]
 		for i := range dst {
-			dst[i] = kernels.F16ToF32(binary.LittleEndian.Uint16(src[2*i:]))
+			dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*i:]))
 		}
+		return nil
+	}
+	src = src[:2*len(dst)]
+	for i := range dst {
+		dst[i] = kernels.F16ToF32(binary.LittleEndian.Uint16(src[2*i:]))
 	}
 	return nil
 }

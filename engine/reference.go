@@ -95,3 +95,10 @@ func refSiluMul(gate, up []float32) {
 		gate[i] = float32(g*sigmoid) * up[i]
 	}
 }
+
+// refAddScaled adds w*y to x.
+func refAddScaled(x, y []float32, w float32) {
+	for i, v := range y {
+		x[i] += float32(w * v)
+	}
+}

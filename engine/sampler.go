@@ -31,12 +31,17 @@ import (
 // id otherwise. The random numbers are PCG-DXSM (math/rand/v2) seeded with
 // (seed, seedStream), one Uint64 u for each token drawn, as (u>>11) * 2^-53.
 type sampler struct {
+	*scratch
 	opt    Sampling
 	pcg    rand.PCG
-	seen   []bool      // [vocab] occurs in the prompt or the answer; for the penalty
-	listed []int32     // those, in no order; room for all
-	cand   []candidate // [vocab] scratch
-	most   []float32   // [vocab/kernels.MaxBlock, rounded up] the largest logit of each block
+	seen   []bool  // [vocab] occurs in the prompt or the answer; nil without a penalty
+	listed []int32 // those, in no order; room for all
+}
+
+// scratch is what samplers that take turns share.
+type scratch struct {
+	cand []candidate // [vocab]
+	most []float32   // [vocab/kernels.MaxBlock, rounded up] the largest logit of each block
 }
 
 // shareBlock is how many probabilities are computed at once.
@@ -50,18 +55,17 @@ type candidate struct {
 // seedStream is the second half of the PCG seed; the first is the request's.
 const seedStream = 0x77696e64686f7665
 
-func newSampler(vocab int) *sampler {
-	return &sampler{
-		seen: make([]bool, vocab), listed: make([]int32, 0, vocab), cand: make([]candidate, vocab),
-		most: make([]float32, maxBlocks(vocab)),
-	}
+func newScratch(vocab int) *scratch {
+	return &scratch{cand: make([]candidate, vocab), most: make([]float32, maxBlocks(vocab))}
 }
 
 // maxBlocks is how many blocks of kernels.MaxBlocks n values have.
 func maxBlocks(n int) int { return (n + kernels.MaxBlock - 1) / kernels.MaxBlock }
 
-// samplerBytes is about what newSampler allocates.
-func samplerBytes(vocab int) int64 { return int64(vocab)*(1+4+8) + 4*int64(maxBlocks(vocab)) }
+// samplerBytes is about what newScratch allocates, and samplers that penalise.
+func samplerBytes(vocab, samplers int) int64 {
+	return int64(vocab)*(8+5*int64(samplers)) + 4*int64(maxBlocks(vocab))
+}
 
 // check refuses options that mean nothing.
 func (o *Sampling) check() error {
@@ -81,17 +85,17 @@ func (o *Sampling) check() error {
 	return nil
 }
 
-// reset begins a request.
-func (s *sampler) reset(opt Sampling, prompt []int32) {
-	s.opt = opt
+// newSampler makes the sampler of a request.
+func newSampler(shared *scratch, opt Sampling, prompt []int32) *sampler {
+	s := &sampler{scratch: shared, opt: opt}
 	s.pcg.Seed(opt.Seed, seedStream)
-	for _, id := range s.listed {
-		s.seen[id] = false
+	if s.penalises() {
+		s.seen, s.listed = make([]bool, len(s.cand)), make([]int32, 0, len(s.cand))
 	}
-	s.listed = s.listed[:0]
 	for _, id := range prompt {
 		s.accept(id)
 	}
+	return s
 }
 
 func (s *sampler) penalises() bool {

@@ -12,8 +12,7 @@ import (
 // draws picks n tokens from the same logits.
 func draws(t *testing.T, opt Sampling, logits []float32, n int) map[int32]int {
 	t.Helper()
-	s := newSampler(len(logits))
-	s.reset(opt, nil)
+	s := newSampler(newScratch(len(logits)), opt, nil)
 	counts := map[int32]int{}
 	for range n {
 		id, err := s.pick(slices.Clone(logits))
@@ -123,7 +122,7 @@ func TestTopAgreesWithSort(t *testing.T) {
 			}
 			return 1
 		})
-		s := newSampler(n)
+		s := newSampler(newScratch(n), Sampling{}, nil)
 		if _, err := argmax(logits, s.most); err != nil {
 			t.Fatal(err)
 		}
@@ -136,7 +135,7 @@ func TestTopAgreesWithSort(t *testing.T) {
 			}
 		}
 		for _, p := range []float32{0.01, 0.3, 0.9, 0.99999} {
-			s.reset(Sampling{Temperature: 2, TopP: p}, nil)
+			s.opt = Sampling{Temperature: 2, TopP: p}
 			total := 0.0
 			for _, l := range logits {
 				total += s.share(l, all[0].logit)
@@ -150,8 +149,7 @@ func TestTopAgreesWithSort(t *testing.T) {
 }
 
 func TestRepetitionPenalty(t *testing.T) {
-	s := newSampler(4)
-	s.reset(Sampling{RepeatPenalty: 2}, []int32{0, 2, 2})
+	s := newSampler(newScratch(4), Sampling{RepeatPenalty: 2}, []int32{0, 2, 2})
 	logits := []float32{4, 3, -1, -3}
 	if id, err := s.pick(logits); err != nil || id != 1 {
 		t.Errorf("picked %d, %v, want 1", id, err)
@@ -170,8 +168,7 @@ func TestRepetitionPenalty(t *testing.T) {
 func TestLogitsThatAreNoNumbers(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	for _, logits := range [][]float32{{nan, 1}, {1, nan}, {-inf, -inf}, {1, inf}, {nan, nan}} {
-		s := newSampler(2)
-		s.reset(Sampling{Temperature: 1}, nil)
+		s := newSampler(newScratch(2), Sampling{Temperature: 1}, nil)
 		if id, err := s.pick(logits); !errors.Is(err, ErrNumeric) {
 			t.Errorf("%v: picked %d, %v, want %v", logits, id, err, ErrNumeric)
 		}
@@ -184,8 +181,7 @@ func TestLogitsThatAreNoNumbers(t *testing.T) {
 func TestDrawsAreStable(t *testing.T) {
 	// The documented generator and order are part of the contract. The tokens
 	// were computed from that description by other means.
-	s := newSampler(5)
-	s.reset(Sampling{Temperature: 1, TopP: 0.95, Seed: 42}, nil)
+	s := newSampler(newScratch(5), Sampling{Temperature: 1, TopP: 0.95, Seed: 42}, nil)
 	var got []int32
 	for range 12 {
 		id, err := s.pick(ln(0.05, 0.4, 0.1, 0.2, 0.25))
@@ -213,8 +209,7 @@ func BenchmarkSampler(b *testing.B) {
 		"top-k and penalty": {Temperature: 0.7, TopK: 20, TopP: 0.8, RepeatPenalty: 1.1},
 	} {
 		b.Run(name, func(b *testing.B) {
-			s := newSampler(len(logits))
-			s.reset(opt, prompt)
+			s := newSampler(newScratch(len(logits)), opt, prompt)
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := s.pick(logits); err != nil {

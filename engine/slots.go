@@ -12,20 +12,55 @@ import (
 	"windhover/vqf"
 )
 
-// slotShape is how a layer lies in a slot: its matrices one after the other, as
-// the file has them, each from a multiple of slotAlign on.
+// slotShape is how a layer lies in a slot: its matrices one after the other, each
+// in a region of its own. A region is deciphered data from its first byte on, or
+// the pages of the file that the matrix lies in.
 type slotShape struct {
+	page   int64 // what readings of the file are multiples of; 1: nothing
+	piece  int64 // bytes read at once
 	bytes  int64
-	at     [7]int64 // of the matrices
+	mats   []slotMatrix
 	pieces []slotPiece
+}
+
+// slotMatrix is one of a layer's matrices in file and slot.
+type slotMatrix struct {
+	region
+	at int64 // in the slot
 }
 
 // slotPiece is one reading of a layer's weights.
 type slotPiece struct {
-	name  string // tensor
-	layer int64  // bytes of a layer in the tensor
-	off   int64  // in those
-	at, n int64  // in the slot
+	mat int
+	off int64 // in its region
+}
+
+// region is what is read of a tensor for one matrix: n bytes from off on.
+type region struct {
+	name string // tensor
+	base int64  // of the tensor in the file
+	off  int64
+	n    int64
+}
+
+// shift is where in its region the data begins.
+func (r *region) shift(page int64) int64 { return (r.base + r.off) % page }
+
+// of is the matrix of layer l, where r is that of layer 0.
+func (r region) of(l int) region {
+	r.off += int64(l) * r.n
+	return r
+}
+
+// slotRoom is the memory of a region of n bytes, wherever in a page they begin.
+func slotRoom(n, page int64) int64 { return roundUp(roundUp(n+page-1, page), slotAlign) }
+
+// slotPage is the page of slotRoom for a file.
+func slotPage(encrypted bool) int64 {
+	if encrypted {
+		return 1
+	}
+	return vqf.PageAlign
 }
 
 // headPart is a run of rows of lm.
@@ -53,31 +88,58 @@ func headParts(rows int, bytes, room int64) []headPart {
 	return parts
 }
 
-// streamed lays out memory, starts the workers and deciphers what is kept.
-func (b *binder) streamed(need Need, stamp vqf.Stamp, workers int) residency {
+// readers is how many readings of a plain file are under way at once: with some
+// megabytes asked for a disk is as fast as it can, 96 % of that where four gave 85.
+const readers = 8
+
+// streamed lays out memory, starts the workers and deciphers what is kept. Of a
+// plain file, layers and head that are kept are views of the mapping.
+func (b *binder) streamed(need Need, stamp vqf.Stamp, workers int) *streamed {
 	c := b.c
-	s := &streamed{file: b.f, lm: b.family + "_lm", layers: b.vectors(), row: make([]byte, b.embedding()), next: -1, stamp: stamp}
+	s := &streamed{file: b.f, whole: b.f, row: make([]byte, b.embedding()), next: -1, stamp: stamp}
 	s.posted.L, s.arrived.L = &s.mu, &s.mu
-	for i, m := range c.layerMatrices() {
-		name := b.family + "_" + m.name
-		n := b.size(name, c.Layers) / int64(c.Layers)
-		s.shape.add(i, name, n)
+	encrypted := b.f.Flags()&vqf.FlagEnc != 0
+	s.shape.page, s.shape.piece = slotPage(encrypted), pieceBytes
+	var plain *mapped
+	if encrypted {
+		s.layers = b.vectors()
+	} else {
+		plain = b.mapped()
+		s.layers, s.shape.piece, workers = plain.layers, directBytes, readers
 	}
-	lm := b.size(b.family+"_lm", 1)
+	for _, m := range c.layerMatrices() {
+		name := b.family + "_" + m.name
+		s.shape.add(b.region(name, b.size(name, c.Layers)/int64(c.Layers)))
+	}
+	s.lm = b.region(b.family+"_lm", b.size(b.family+"_lm", 1))
 	if b.err != nil {
 		return nil
 	}
-	if need.keepHead {
-		s.cuts = headParts(c.Vocab, lm, lm)
-	} else {
-		s.cuts = headParts(c.Vocab, lm, s.shape.bytes)
+	room := s.lm.n
+	if !need.keepHead {
+		room = s.shape.bytes - 2*(s.shape.page-1)
 	}
+	s.cuts = headParts(c.Vocab, s.lm.n, room)
 	s.plan(need)
-	if err := s.allocate(b, lm); err != nil {
+	if err := s.allocate(b, plain); err != nil {
 		b.fail("%w", err)
 	}
 	if b.err != nil {
 		return s
+	}
+	if plain != nil {
+		var err error
+		if s.pages, err = b.f.Pages(); err != nil {
+			b.fail("%w", err)
+			return s
+		}
+	}
+	if need.Experts > 0 {
+		var err error
+		if s.mixture, err = b.expertSlots(need.Experts, workers, s.unchangedNow); err != nil {
+			b.fail("%w", err)
+			return s
+		}
 	}
 	s.start(workers)
 	if err := s.load(); err != nil {
@@ -86,13 +148,35 @@ func (b *binder) streamed(need Need, stamp vqf.Stamp, workers int) residency {
 	return s
 }
 
-// add puts matrix i of n bytes into the slot.
-func (p *slotShape) add(i int, name string, n int64) {
-	p.at[i] = p.bytes
-	for off := int64(0); off < n; off += pieceBytes {
-		p.pieces = append(p.pieces, slotPiece{name: name, layer: n, off: off, at: p.bytes + off, n: min(pieceBytes, n-off)})
+// adviseSlots asks that memory be left out of core dumps and come in large pages,
+// which are read faster and are fewer to hold while a disk writes to them. A kernel
+// that does not take the advice does without.
+func adviseSlots(mem []byte) {
+	advise([][]byte{mem}, unix.MADV_DONTDUMP)
+	advise([][]byte{mem}, unix.MADV_HUGEPAGE)
+}
+
+// advise leaves errors alone: advice that is not taken changes no result.
+func advise(ranges [][]byte, advice int) {
+	for _, r := range ranges {
+		_ = unix.Madvise(r, advice)
 	}
-	p.bytes += roundUp(n, slotAlign)
+}
+
+// region is the first n bytes of a tensor.
+func (b *binder) region(name string, n int64) region {
+	t, _ := b.f.Tensor(name)
+	return region{name: name, base: int64(t.Offset), n: n}
+}
+
+// add puts a matrix into the slot.
+func (p *slotShape) add(r region) {
+	room := slotRoom(r.n, p.page)
+	for off := int64(0); off < room; off += p.piece {
+		p.pieces = append(p.pieces, slotPiece{mat: len(p.mats), off: off})
+	}
+	p.mats = append(p.mats, slotMatrix{region: r, at: p.bytes})
+	p.bytes += room
 }
 
 // plan says which units are kept: layers spread evenly, so that there is
@@ -126,42 +210,57 @@ func (s *streamed) plan(need Need) {
 }
 
 // allocate takes the memory of all slots in one mapping.
-func (s *streamed) allocate(b *binder, lm int64) error {
-	head := roundUp(lm, slotAlign)
-	total := int64(0)
-	for i := range s.kept {
-		total += s.size(&s.kept[i], head)
+func (s *streamed) allocate(b *binder, plain *mapped) error {
+	own := s.kept // what has memory here
+	if plain != nil {
+		own = nil
+		for i := range s.kept {
+			sl := &s.kept[i]
+			if sl.unit < len(s.layers) {
+				sl.w = plain.layers[sl.unit]
+			} else {
+				sl.lm = plain.lm
+			}
+			s.at[sl.unit] = sl
+		}
 	}
-	total += int64(len(s.slots)) * s.shape.bytes
+	total := int64(len(s.slots)) * s.shape.bytes
+	for i := range own {
+		total += s.size(&own[i])
+	}
+	if total == 0 {
+		return nil
+	}
 	mem, err := unix.Mmap(-1, 0, int(total), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
 	if err != nil {
 		return fmt.Errorf("engine: %d bytes for weights: %w", total, err)
 	}
 	s.mem = mem
-	_ = unix.Madvise(mem, unix.MADV_DONTDUMP) // a kernel without it dumps them
-	for _, slots := range [][]slot{s.slots, s.kept} {
+	adviseSlots(mem)
+	for _, slots := range [][]slot{s.slots, own} {
 		for i := range slots {
-			n := s.size(&slots[i], head)
+			n := s.size(&slots[i])
 			slots[i].mem, mem = mem[:n:n], mem[n:]
 			s.view(b, &slots[i])
 		}
 	}
-	for _, p := range s.cuts { // of any memory: it is the sizes that are checked
-		b.matrix(b.family+"_lm", s.mem[:p.bytes], p.rows, b.c.Dim)
+	for _, p := range s.cuts {
+		if s.at[len(s.layers)] == nil { // of any memory: it is the sizes that are checked
+			b.matrix(s.lm.name, s.mem[:p.bytes], p.rows, b.c.Dim)
+		}
 	}
 	return nil
 }
 
 // size is the memory of a slot: a layer's, or that of the head where it is kept.
-func (s *streamed) size(sl *slot, head int64) int64 {
+func (s *streamed) size(sl *slot) int64 {
 	if sl.unit >= len(s.layers) {
-		return head
+		return roundUp(s.lm.n, slotAlign)
 	}
 	return s.shape.bytes
 }
 
-// view sets the matrices of a slot, which stay where they are whatever is in it.
-// The rows and data of a part of the head are set when it is filled.
+// view sets the shapes of a slot's matrices; fill sets what depends on the unit.
 func (s *streamed) view(b *binder, sl *slot) {
 	sl.lm = kernels.Matrix{Cols: b.c.Dim, Layout: b.layout}
 	if sl.unit >= len(s.layers) {
@@ -169,8 +268,8 @@ func (s *streamed) view(b *binder, sl *slot) {
 	}
 	mats := sl.w.all()
 	for i, m := range b.c.layerMatrices() {
-		n := b.size(b.family+"_"+m.name, b.c.Layers) / int64(b.c.Layers)
-		*mats[i] = b.matrix(b.family+"_"+m.name, sl.mem[s.shape.at[i]:][:n:n], m.rows, m.cols)
+		r := &s.shape.mats[i]
+		*mats[i] = b.matrix(r.name, sl.mem[r.at:][:r.n:r.n], m.rows, m.cols)
 	}
 }
 
@@ -192,6 +291,9 @@ func (s *streamed) load() error {
 	for i := range s.kept {
 		sl := &s.kept[i]
 		u := sl.unit
+		if s.at[u] != nil { // of a plain file
+			continue
+		}
 		s.fill(sl, u)
 		for s.at[u] == nil {
 			if s.failed != nil {

@@ -38,6 +38,9 @@ func readHF(t testing.TB, dir string) *hfModel {
 		Vocab   uint32  `json:"vocab_size"`
 		Theta   float32 `json:"rope_theta"`
 		Eps     float32 `json:"rms_norm_eps"`
+		Experts uint32  `json:"num_experts"`
+		TopK    uint32  `json:"num_experts_per_tok"`
+		MoEFFN  uint32  `json:"moe_intermediate_size"`
 		RopeNew struct {
 			Theta float32 `json:"rope_theta"`
 		} `json:"rope_parameters"`
@@ -65,6 +68,9 @@ func readHF(t testing.TB, dir string) *hfModel {
 		Dim: c.Dim, NLayers: c.Layers, NHeads: c.Heads, NKVHeads: c.KVHeads, HeadDim: c.HeadDim, HeadDimFull: c.HeadDim,
 		FFNDim: c.FFN, VocabSize: c.Vocab, MaxSeqLen: 512, RopeTheta: c.Theta, NormEps: c.Eps,
 		BosID: vqf.NoToken, EosID: vqf.NoToken,
+	}
+	if c.Experts > 0 {
+		m.arch.NExperts, m.arch.TopK, m.arch.MoEFFN, m.arch.FFNDim = c.Experts, c.TopK, c.MoEFFN, c.Experts*c.MoEFFN
 	}
 	if _, ok := m.find("layers.0.self_attn.q_norm.weight"); ok {
 		m.arch.HasQNorm = 1
@@ -130,6 +136,10 @@ func (m *hfModel) source(name string, layer int) ([]float32, error) {
 		"q": "self_attn.q_proj.weight", "k": "self_attn.k_proj.weight",
 		"v": "self_attn.v_proj.weight", "o": "self_attn.o_proj.weight",
 		"gate": "mlp.gate_proj.weight", "up": "mlp.up_proj.weight", "down": "mlp.down_proj.weight",
+		"moe_router": "mlp.gate.weight",
+	}
+	if n := int(m.arch.NExperts); n > 0 && (name == "gate" || name == "up" || name == "down") {
+		return m.stack(name, layer, n)
 	}
 	if name == "lm" {
 		if x, ok := m.tensors["lm_head.weight"]; ok {
@@ -146,6 +156,30 @@ func (m *hfModel) source(name string, layer int) ([]float32, error) {
 		return nil, fmt.Errorf("no tensor %s", hf)
 	}
 	return x, nil
+}
+
+// stack is the matrix of all experts: gate and up below each other, down side by
+// side.
+func (m *hfModel) stack(name string, layer, experts int) ([]float32, error) {
+	var all []float32
+	width := int(m.arch.MoEFFN)
+	for e := range experts {
+		x, ok := m.find(fmt.Sprintf("layers.%d.mlp.experts.%d.%s_proj.weight", layer, e, name))
+		if !ok {
+			return nil, fmt.Errorf("no %s of expert %d", name, e)
+		}
+		if name != "down" {
+			all = append(all, x...)
+			continue
+		}
+		if all == nil {
+			all = make([]float32, experts*len(x))
+		}
+		for r := range len(x) / width {
+			copy(all[(r*experts+e)*width:][:width], x[r*width:])
+		}
+	}
+	return all, nil
 }
 
 // write makes a VQF file of the model. The layouts are what the geometry
@@ -231,6 +265,7 @@ type golden struct {
 			File string `json:"file"`
 		} `json:"q8_0"`
 	} `json:"hidden"`
+	Router map[string]json.RawMessage `json:"router"` // of a variant, and which rows are safe
 }
 
 func readGolden(t testing.TB, dir string) *golden {

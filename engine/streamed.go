@@ -21,8 +21,12 @@ import (
 const slotCount = 2
 
 // pieceBytes is read and deciphered at once: it stays in a core's cache between
-// the two, and a cancelled pass waits for no more than one a worker.
-const pieceBytes = 256 << 10
+// the two, and a cancelled pass waits for no more than one a worker. directBytes
+// is that for a plain file, of which nothing is deciphered.
+const (
+	pieceBytes  = 256 << 10
+	directBytes = 1 << 20
+)
 
 // tensorReader is the part of a vqf.File that streamed needs.
 type tensorReader interface {
@@ -30,25 +34,31 @@ type tensorReader interface {
 	Stamp() (vqf.Stamp, error)
 }
 
-// streamed has the weights of an encrypted file. A unit is a layer, or a part of
-// the head: as many rows as fit the memory of a layer. Units that admission keeps
-// are deciphered once, when the model is loaded. In full residency those are all.
-// The others share slots: workers decipher the next ones, in the order of the
-// decoder and round again, while the forward pass uses one. Rows of the embedding
-// table are read and deciphered on look-up, some kilobytes a token.
+// streamed has the weights of a file that does not fit, and of every encrypted
+// one. A unit is a layer, or a part of the head: as many rows as fit the memory of
+// a layer. Units that admission keeps are there from the start: deciphered once, or
+// views of the mapping of a plain file. In full residency those are all. The others
+// share slots: workers bring in the next ones, in the order of the decoder and
+// round again, while the forward pass uses one. Rows of the embedding table are
+// read on look-up, some kilobytes a token.
 //
 // Slots are anonymous memory outside the Go heap, taken at load and left out of
-// core dumps; nothing is allocated for them afterwards. A file has been verified
-// before anything of it gets here.
+// core dumps; nothing is allocated for them afterwards. A plain file is read into
+// them past the page cache: the pages that hold a matrix, whole, so that nothing is
+// copied and nothing else is pushed out of memory. An encrypted file has been
+// verified before anything of it gets here.
 type streamed struct {
-	file   tensorReader
-	lm     string         // name of the head
-	layers []layerWeights // without matrices
-	cuts   []headPart     // of the head
-	units  int            // layers, then parts of the head
-	row    []byte         // embedding row
-	shape  slotShape
-	mem    []byte
+	file    tensorReader
+	whole   *vqf.File
+	pages   *vqf.Pages     // of whole where it is not encrypted; else nil
+	mixture *expertSlots   // of a mixture of experts; else nil
+	lm      region         // the head
+	layers  []layerWeights // for their vectors
+	cuts    []headPart     // of the head
+	units   int            // layers, then parts of the head
+	row     []byte         // embedding row
+	shape   slotShape
+	mem     []byte
 
 	slots []slot
 	kept  []slot
@@ -56,6 +66,7 @@ type streamed struct {
 	first []int // [units] index in order of the first unit from this one on
 
 	ended sync.WaitGroup
+	count atomic.Int64 // bytes read
 
 	// mu guards what follows, the units of slots, and at.
 	mu      sync.Mutex
@@ -153,14 +164,19 @@ func (s *streamed) fill(sl *slot, u int) {
 	}
 	sl.unit = -1
 	s.job, s.unit, s.taken, s.done, s.jobErr = sl, u, 0, 0, nil
-	s.pieces = len(s.shape.pieces)
 	if u < len(s.layers) {
-		v := &s.layers[u]
-		sl.w.attnNorm, sl.w.ffnNorm, sl.w.qNorm, sl.w.kNorm = v.attnNorm, v.ffnNorm, v.qNorm, v.kNorm
+		s.pieces = len(s.shape.pieces)
+		sl.w.setVectors(&s.layers[u])
+		mats := sl.w.all()
+		for i := range s.shape.mats {
+			r, m := &s.shape.mats[i], mats[i]
+			at := r.of(u)
+			m.Data = sl.mem[r.at+at.shift(s.shape.page):][:r.n:r.n]
+		}
 	} else {
-		p := &s.cuts[u-len(s.layers)]
-		sl.lm.Data, sl.lm.Rows = sl.mem[:p.bytes], p.rows
-		s.pieces = int((p.bytes + pieceBytes - 1) / pieceBytes)
+		r := s.part(u)
+		sl.lm.Data, sl.lm.Rows = sl.mem[r.shift(s.shape.page):][:r.n:r.n], s.cuts[u-len(s.layers)].rows
+		s.pieces = int((slotRoom(r.n, s.shape.page) + s.shape.piece - 1) / s.shape.piece)
 	}
 	s.posted.Broadcast()
 }
@@ -184,7 +200,7 @@ func (s *streamed) work() {
 			err = errStopped
 		} else {
 			s.mu.Unlock()
-			err = s.read(sl, u, k)
+			err = s.readPiece(sl, u, k)
 			s.mu.Lock()
 		}
 		s.finish(err)
@@ -228,17 +244,51 @@ func (s *streamed) unchanged() error {
 	return err
 }
 
-// read fills piece k of a unit.
-func (s *streamed) read(sl *slot, u, k int) (err error) {
+// part is what unit u is of the head.
+func (s *streamed) part(u int) region {
+	r := s.lm
+	p := &s.cuts[u-len(s.layers)]
+	r.off, r.n = p.off, p.bytes
+	return r
+}
+
+// unchangedNow is unchanged for who does not hold mu.
+func (s *streamed) unchangedNow() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.unchanged()
+}
+
+// readPiece fills piece k of a unit.
+func (s *streamed) readPiece(sl *slot, u, k int) (err error) {
 	defer func() { faultError(&err, recover()) }()
-	if u < len(s.layers) {
-		p := s.shape.pieces[k]
-		return s.file.ReadTensor(p.name, int64(u)*p.layer+p.off, sl.mem[p.at:][:p.n])
+	if u >= len(s.layers) {
+		return s.fetch(s.part(u), sl.mem, int64(k)*s.shape.piece)
 	}
-	part := &s.cuts[u-len(s.layers)]
-	from := int64(k) * pieceBytes
-	to := min(from+pieceBytes, part.bytes)
-	return s.file.ReadTensor(s.lm, part.off+from, sl.mem[from:to])
+	p := s.shape.pieces[k]
+	m := &s.shape.mats[p.mat]
+	return s.fetch(m.of(u), sl.mem[m.at:], p.off)
+}
+
+// fetch reads a piece of a region from offset from in it on.
+func (s *streamed) fetch(r region, mem []byte, from int64) error {
+	if s.pages == nil {
+		to := min(from+s.shape.piece, r.n)
+		if from >= to {
+			return nil
+		}
+		s.count.Add(to - from)
+		return s.file.ReadTensor(r.name, r.off+from, mem[from:to])
+	}
+	begin := r.base + r.off
+	end := begin + r.n
+	at := begin/vqf.PageAlign*vqf.PageAlign + from
+	to := min(at+s.shape.piece, roundUp(end, vqf.PageAlign))
+	if at >= to {
+		return nil
+	}
+	s.count.Add(to - at)
+	return s.pages.Read(vqf.PageRange{At: at, Dst: mem[from:][:to-at], Min: int(min(to, end) - at)})
 }
 
 func (s *streamed) layer(l int, stop *atomic.Bool) (*layerWeights, error) {
@@ -247,6 +297,22 @@ func (s *streamed) layer(l int, stop *atomic.Bool) (*layerWeights, error) {
 		return nil, weightsError(err, "layer", l)
 	}
 	return &sl.w, nil
+}
+
+func (s *streamed) experts(l int, ids []int32, stop *atomic.Bool) ([]expertWeights, error) {
+	w, err := s.mixture.take(l, ids, stop)
+	if err != nil {
+		return nil, weightsError(err, "experts of layer", l)
+	}
+	return w, nil
+}
+
+func (s *streamed) read() int64 {
+	n := s.count.Load()
+	if s.mixture != nil {
+		n += s.mixture.count()
+	}
+	return n
 }
 
 func (s *streamed) parts() int { return len(s.cuts) }
@@ -292,6 +358,16 @@ func (s *streamed) move(rebase func() error) error {
 	if err := rebase(); err != nil {
 		return err
 	}
+	if s.pages != nil {
+		if err := s.pages.Follow(s.whole); err != nil {
+			return err
+		}
+	}
+	if s.mixture != nil {
+		if err := s.mixture.pages.Follow(s.whole); err != nil {
+			return err
+		}
+	}
 	var err error
 	s.stamp, err = s.file.Stamp()
 	return err
@@ -305,13 +381,20 @@ func (s *streamed) close() error {
 	s.posted.Broadcast()
 	s.mu.Unlock()
 	s.ended.Wait()
-	if s.mem == nil {
-		return nil
+	if s.pages != nil {
+		_ = s.pages.Close() // only read from
+	}
+	var err error
+	if s.mixture != nil {
+		err = s.mixture.close()
 	}
 	mem := s.mem
 	s.mem = nil
-	if err := unix.Munmap(mem); err != nil {
-		return fmt.Errorf("engine: weights: %w", err)
+	if mem == nil {
+		return err
 	}
-	return nil
+	if uerr := unix.Munmap(mem); uerr != nil {
+		err = fmt.Errorf("engine: weights: %w", uerr)
+	}
+	return err
 }

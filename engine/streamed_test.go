@@ -228,6 +228,7 @@ func (f *wideModel) cancel(t *testing.T) {
 	if err != nil || res.Finish != FinishCancel || len(res.Tokens) != 0 {
 		t.Errorf("%+v, %v; want a cancelled request", res, err)
 	}
+	settle(t, m)
 	if end, _ := w.count(); at == 0 || end != at {
 		t.Errorf("%d readings when the request was cancelled, %d at its end", at, end)
 	}

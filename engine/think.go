@@ -136,6 +136,9 @@ func (a *answer) show(text string) {
 	a.newText.WriteString(text)
 }
 
+// isNew tells whether take has something to return.
+func (a *answer) isNew() bool { return a.newText.Len()+a.newThinking.Len() > 0 }
+
 // take returns what is new since the last take.
 func (a *answer) take() (text, thinking string) {
 	text, thinking = a.newText.String(), a.newThinking.String()

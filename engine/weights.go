@@ -29,11 +29,20 @@ type layerWeights struct {
 	o        kernels.Matrix // [dim x heads*headDim]
 	gate, up kernels.Matrix // [ffn x dim]
 	down     kernels.Matrix // [dim x ffn]
+
+	// Of a mixture of experts. What gate, up and down hold then is the residency's
+	// matter: the forward pass asks it for experts.
+	router []float32 // [experts][dim]
 }
 
 // all are the matrices in the order of Config.layerMatrices.
 func (w *layerWeights) all() [7]*kernels.Matrix {
 	return [...]*kernels.Matrix{&w.q, &w.k, &w.v, &w.o, &w.gate, &w.up, &w.down}
+}
+
+// setVectors takes over what is no matrix: it stays in memory in every residency.
+func (w *layerWeights) setVectors(from *layerWeights) {
+	w.attnNorm, w.ffnNorm, w.qNorm, w.kNorm, w.router = from.attnNorm, from.ffnNorm, from.qNorm, from.kNorm, from.router
 }
 
 // Families, as tensors are named: q4_q, q8_q …
@@ -91,10 +100,15 @@ func bind(f *vqf.File, c *Config, family string, need Need, stamp vqf.Stamp, wor
 	}
 	w := &weights{layers: c.Layers, layout: layout, embedF32: f.Flags()&vqf.FlagEmbF16 == 0, bytes: need.Weights}
 	b := &binder{f: f, c: c, family: family, layout: layout}
-	if f.Flags()&vqf.FlagEnc == 0 {
-		w.res = b.mapped(need.Residency == ResidencyLayered)
-	} else {
-		w.res = b.streamed(need, stamp, workers)
+	if f.Flags()&vqf.FlagEnc == 0 && need.Residency == ResidencyFull {
+		m := b.mapped()
+		if w.res = m; need.packs && b.err == nil {
+			if m.packs, err = newPackedDown(c, layout); err != nil {
+				b.fail("%w", err)
+			}
+		}
+	} else if s := b.streamed(need, stamp, workers); s != nil {
+		w.res = s
 	}
 	w.finalNorm = b.floats("final_norm", 1, c.Dim)[0]
 	if b.err != nil {

@@ -61,3 +61,35 @@ func (a *Acts) QuantizeRange(x []float32, from, to int) {
 	quantizeActs(a.Q[from*a.Cols:to*a.Cols], a.D[from*nb:to*nb], a.Sum[from*nb:to*nb], x[from*a.Cols:to*a.Cols])
 	a.packActs(a, from, to)
 }
+
+// RowsAlign is what the first of several tokens of [Acts.Rows] is a multiple of.
+const RowsAlign = 8
+
+// Rows is the view of n tokens from token from on, which is a multiple of RowsAlign
+// unless n is 1: Acts of those tokens, of which none is copied. It is good until the
+// tokens change.
+func (a *Acts) Rows(from, n int) Acts {
+	if from < 0 || n < 1 || from+n > a.Tokens || n > 1 && from%RowsAlign != 0 {
+		panic(fmt.Sprintf("kernels: Rows: %d tokens from %d of %d", n, from, a.Tokens))
+	}
+	nb := a.Cols / BlockLen
+	return Acts{
+		Tokens: n, Cols: a.Cols,
+		Q: a.Q[from*a.Cols:][:n*a.Cols], D: a.D[from*nb:][:n*nb], Sum: a.Sum[from*nb:][:n*nb],
+		packed: a.packed.rows(from, n, a.Cols),
+	}
+}
+
+// CopyRow makes token to of a what token from of src is, codes and all. Workers may
+// do different tokens of the same Acts at the same time, after SetTokens.
+func (a *Acts) CopyRow(to int, src *Acts, from int) {
+	if a.Cols != src.Cols || to < 0 || to >= a.Tokens || from < 0 || from >= src.Tokens {
+		panic(fmt.Sprintf("kernels: CopyRow: token %d of %d columns to token %d of %d, of %d and %d tokens",
+			from, src.Cols, to, a.Cols, src.Tokens, a.Tokens))
+	}
+	n, nb := a.Cols, a.Cols/BlockLen
+	copy(a.Q[to*n:][:n], src.Q[from*n:])
+	copy(a.D[to*nb:][:nb], src.D[from*nb:])
+	copy(a.Sum[to*nb:][:nb], src.Sum[from*nb:])
+	a.packActs(a, to, to+1)
+}

@@ -6,7 +6,7 @@ package kernels
 
 // packed is what the kernels read beside the plain codes.
 type packed struct {
-	bias []int32 // [singleTokens][Cols/32] -128 times the sum of the codes
+	bias []int32 // [tokens][Cols/32] -128 times the sum of the codes
 
 	// Tiles of tileTokens tokens (gemm_amd64.go), nil if there is never more than one.
 	packQ   []int8
@@ -15,7 +15,7 @@ type packed struct {
 }
 
 func (p *packed) initPack(maxTokens, cols int) {
-	p.bias = make([]int32, min(maxTokens, singleTokens)*cols/BlockLen)
+	p.bias = make([]int32, maxTokens*cols/BlockLen)
 	if maxTokens == 1 {
 		return
 	}
@@ -25,19 +25,15 @@ func (p *packed) initPack(maxTokens, cols int) {
 	p.packSum = make([]int32, tiles*tileTokens*cols/BlockLen)
 }
 
-// packActs makes the bias of tokens [from,to) and puts them into their tiles, as far
-// as a product with so many tokens may read them.
-// Workers call it at the same time for disjoint ranges, a.Tokens being set: a
+// packActs makes the bias of tokens [from,to) and puts them into their tiles. Workers call it at the same time for disjoint ranges, a.Tokens being set: a
 // token's places are its own.
 func (p *packed) packActs(a *Acts, from, to int) {
 	nb := a.Cols / BlockLen
 	if !useAVX2 || nb == 0 || from == to {
 		return
 	}
-	if a.Tokens <= singleTokens {
-		for b := from * nb; b < to*nb; b++ {
-			p.bias[b] = -128 * a.Sum[b]
-		}
+	for b := from * nb; b < to*nb; b++ {
+		p.bias[b] = -128 * a.Sum[b]
 	}
 	if a.Tokens == 1 {
 		return
@@ -47,6 +43,16 @@ func (p *packed) packActs(a *Acts, from, to int) {
 		packToken(&p.packQ[(tile+i)*BlockLen], &p.packD[tile+i], &p.packSum[tile+i],
 			&a.Q[t*a.Cols], &a.D[t*nb], &a.Sum[t*nb], nb)
 	}
+}
+
+// rows is what a view of n tokens from from on reads; see Acts.Rows.
+func (p *packed) rows(from, n, cols int) packed {
+	nb := cols / BlockLen
+	v := packed{bias: p.bias[from*nb:]}
+	if n > 1 {
+		v.packQ, v.packD, v.packSum = p.packQ[from*cols:], p.packD[from*nb:], p.packSum[from*nb:]
+	}
+	return v
 }
 
 //go:noescape

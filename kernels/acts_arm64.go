@@ -12,6 +12,8 @@ func (*packed) initPack(maxTokens, cols int) {}
 
 func (*packed) packActs(a *Acts, from, to int) {}
 
+func (*packed) rows(from, n, cols int) packed { return packed{} }
+
 func quantizeActs(q []int8, d []float32, sum []int32, x []float32) {
 	if len(d) == 0 || !useNEON {
 		quantizeActsGeneric(q, d, sum, x)

@@ -13,6 +13,8 @@ func (*packed) initPack(maxTokens, cols int) {}
 // for disjoint ranges, a.Tokens being set.
 func (*packed) packActs(a *Acts, from, to int) {}
 
+func (*packed) rows(from, n, cols int) packed { return packed{} }
+
 func quantizeActs(q []int8, d []float32, sum []int32, x []float32) {
 	quantizeActsGeneric(q, d, sum, x)
 }

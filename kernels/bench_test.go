@@ -87,6 +87,7 @@ func BenchmarkFloat(b *testing.B) {
 		{"rope", 4 * n, func() { RopeHalf(z, x[:n/2], y[:n/2]) }},
 		{"silu", 8 * n, func() { SiluMul(z, x, y) }},
 		{"add", 8 * n, func() { Add(z, x) }},
+		{"add scaled", 8 * n, func() { AddScaled(z, x, 0.5) }},
 		{"f16 to f32", 2 * n, func() { F16ToF32Slice(z, h[:n]) }},
 		{"f32 to f16", 4 * n, func() { F32ToF16Slice(h[:n], x) }},
 		{"quantize", 4 * n, func() { acts.Quantize(x, 1) }},

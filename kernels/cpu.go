@@ -29,7 +29,7 @@ type implementation struct {
 var operations = []string{
 	"matmul q8 8x8", "matmul q8 4x4", "matmul q8 row", "matmul q4 4x4", "matmul q4 row",
 	"gemm q8 8x8", "gemm q8 4x4", "gemm q8 row", "gemm q4 4x4", "gemm q4 row",
-	"quantize", "dot", "rmsnorm", "rope", "silu", "add",
+	"quantize", "dot", "rmsnorm", "rope", "silu", "add", "add scaled",
 	"attention product", "attention weights", "attention merge", "kv int8", "f32 to f16", "f16 to f32",
 	"quantize weights", "block error", "sum words", "peak int8", "peak f32",
 }

@@ -56,6 +56,7 @@ var implementations = []implementation{
 	{"silu", "avx512"},
 	{"silu", "avx2"},
 	{"add", "avx2"},
+	{"add scaled", "avx2"},
 	{"attention product", "avx512"},
 	{"attention product", "avx2"},
 	{"attention weights", "avx512"},

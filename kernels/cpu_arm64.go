@@ -28,7 +28,7 @@ var implementations = []implementation{
 	{"gemm q4 4x4", "sdot"}, {"gemm q4 4x4", "neon"},
 	{"gemm q4 row", "sdot"}, {"gemm q4 row", "neon"},
 	{"quantize", "neon"}, {"dot", "neon"}, {"rmsnorm", "neon"}, {"rope", "neon"},
-	{"silu", "neon"}, {"add", "neon"},
+	{"silu", "neon"}, {"add", "neon"}, {"add scaled", "neon"},
 	{"attention product", "neon"}, {"attention weights", "neon"}, {"attention merge", "neon"}, {"kv int8", "neon"},
 	{"f32 to f16", "neon"}, {"f16 to f32", "neon"},
 	{"quantize weights", "neon"}, {"block error", "neon"}, {"sum words", "neon"},

@@ -226,9 +226,22 @@ var floatOps = []floatOp{
 	}},
 }
 
+// furtherOps came after the digest of floatOps was pinned, and have their own.
+var furtherOps = []floatOp{
+	{"add scaled", func(o operands, impl bool) []float32 {
+		f := addScaledGeneric
+		if impl {
+			f = AddScaled
+		}
+		x := o.floats(1)
+		f(x, o.floats(2), randFloats(newRand(o.seed), 1, o.kind)[0])
+		return x
+	}},
+}
+
 func TestFloatOps(t *testing.T) {
 	eachImplementation(t, func(t *testing.T) {
-		for _, op := range floatOps {
+		for _, op := range slices.Concat(floatOps, furtherOps) {
 			t.Run(op.name, func(t *testing.T) {
 				for i, n := range lengths() {
 					for k, kind := range floatKinds {
@@ -357,6 +370,7 @@ func TestFloatAllocs(t *testing.T) {
 			RopeHalf(x, w[:50], w[50:])
 			SiluMul(x, x, w)
 			Add(x, w)
+			AddScaled(x, w, 0.5)
 			F32ToF16Slice(h[:100], x)
 			F16ToF32Slice(x, h[:100])
 			sink += Dot(x, w)
@@ -376,6 +390,7 @@ func TestFloatChecks(t *testing.T) {
 		"rope":        func() { RopeHalf(x, x[:2], x[:1]) },
 		"silu":        func() { SiluMul(x[:3], x, x) },
 		"add":         func() { Add(x, x[:2]) },
+		"add scaled":  func() { AddScaled(x, x[:2], 1) },
 		"f32 to f16":  func() { F32ToF16Slice(h, x) },
 		"f16 to f32":  func() { F16ToF32Slice(x, h) },
 		"acts":        func() { NewActs(1, 33) },

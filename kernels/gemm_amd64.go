@@ -69,26 +69,25 @@ func gemm(dst []float32, ldd int, m *Matrix, a *Acts, row0, row1 int) {
 // packPanel packs rows rows from row and n blocks from b on. Places of rows that
 // are left out keep what they hold.
 func packPanel(panel []byte, m *Matrix, row, rows, b, n int) {
-	nb := m.Cols / BlockLen
-	h, size := m.Layout.Rows(), m.Layout.BlockBytes()
+	h, size, pitch := m.Layout.Rows(), m.Layout.GroupBytes(), m.pitch()
 	flip, bias := uint32(0), uint32(0)
 	if useVNNI { // codes plus 128
 		flip, bias = 0x80808080, 0x78787878
 	}
-	data := m.Data[row*nb*size:]
+	data := m.Data[row/h*pitch+b*size:]
 	for i := 0; i < rows; i += max(4, h) {
 		p := &panel[4*i]
 		switch m.Layout {
 		case Q8x8:
-			packQ8x8(p, &data[(i*nb+b*h)*size], n, flip)
+			packQ8x8(p, &data[i/h*pitch], n, flip)
 		case Q8x4:
-			packQ8x4(p, &data[(i*nb+b*h)*size], n, flip)
+			packQ8x4(p, &data[i/h*pitch], n, flip)
 		case Q4x4:
-			packQ4x4(p, &data[(i*nb+b*h)*size], n, bias)
+			packQ4x4(p, &data[i/h*pitch], n, bias)
 		default:
 			var w [4]*byte
 			for j := range w {
-				w[j] = &data[(min(i+j, rows-1)*nb+b)*size]
+				w[j] = &data[min(i+j, rows-1)*pitch]
 			}
 			if m.Layout == Q8Row {
 				packQ8Row(p, w[0], w[1], w[2], w[3], n, flip)

@@ -29,18 +29,54 @@ func fewLimit(l Layout) int {
 func few(dst []float32, ldd int, m *Matrix, a *Acts, row0, row1 int) {
 	nb := m.Cols / BlockLen
 	row := nb * m.Layout.BlockBytes()
+	if m.Pitch > 0 {
+		fewWindow(dst, ldd, m, a, row0, row1)
+		return
+	}
 	step := max(1, fewBytes/(row*panelRows)) * panelRows
 	for r := row0; r < row1; r += step {
 		rows := min(step, row1-r)
 		whole := rows / panelRows * panelRows
-		for t := 0; whole > 0 && t < a.Tokens; t += tileTokens {
-			at := t * nb
-			fewTile(m.Layout, dst[t*ldd+r:], ldd, m.Data[r*row:], whole/m.Layout.Rows(), nb,
-				a.packQ[at*BlockLen:], a.packD[at:], a.packSum[at:], min(tileTokens, a.Tokens-t))
+		if whole > 0 {
+			fewRows(dst[r:], ldd, m.Layout, m.Data[r*row:], whole, a)
 		}
 		if whole < rows {
 			gemm(dst, ldd, m, a, r+whole, r+rows)
 		}
+	}
+}
+
+// windowBytes is the most that 16 rows of a window may have for fewWindow.
+const windowBytes = 16 << 10
+
+// fewWindow copies 16 rows of a window at a time to where they follow each other.
+func fewWindow(dst []float32, ldd int, m *Matrix, a *Acts, row0, row1 int) {
+	h := m.Layout.Rows()
+	width := m.Cols / BlockLen * m.Layout.GroupBytes()
+	if panelRows/h*width > windowBytes {
+		gemm(dst, ldd, m, a, row0, row1)
+		return
+	}
+	var room [windowBytes]byte
+	r := row0
+	for ; r+panelRows <= row1; r += panelRows {
+		for g := range panelRows / h {
+			copy(room[g*width:][:width], m.Data[(r/h+g)*m.Pitch:])
+		}
+		fewRows(dst[r:], ldd, m.Layout, room[:], panelRows, a)
+	}
+	if r < row1 {
+		gemm(dst, ldd, m, a, r, row1)
+	}
+}
+
+// fewRows does rows rows that follow each other from w on, a multiple of 16.
+func fewRows(dst []float32, ldd int, l Layout, w []byte, rows int, a *Acts) {
+	nb := a.Cols / BlockLen
+	for t := 0; t < a.Tokens; t += tileTokens {
+		at := t * nb
+		fewTile(l, dst[t*ldd:], ldd, w, rows/l.Rows(), nb,
+			a.packQ[at*BlockLen:], a.packD[at:], a.packSum[at:], min(tileTokens, a.Tokens-t))
 	}
 }
 

@@ -16,18 +16,26 @@ func matMul(dst []float32, ldd int, m *Matrix, a *Acts, row0, row1 int) {
 		matMulGeneric(dst, ldd, m, a, row0, row1)
 		return
 	}
-	stride := nb * m.Layout.BlockBytes() // bytes of a row
+	row := nb * m.Layout.BlockBytes()     // bytes of a row
+	stride := m.pitch() / m.Layout.Rows() // from row to row, or row group to row group
 	step := m.Layout.Rows()
-	if step == 1 {
+	chunk := max(1, gemmChunk/(max(step, 4)*row))
+	switch {
+	case step == 1:
 		step = 4 // the kernels do four rows of a row-major matrix at once
+	case m.Pitch > 0:
+		chunk = 1 // and take it that row groups follow each other
 	}
+	chunk *= step
 	tile := gemmTile(m.Layout)
-	chunk := max(1, gemmChunk/(step*stride)) * step
 	for r := row0; r < row1; r += chunk {
 		end := min(r+chunk, row1)
 		rest := (end - r) % step // row-major only
 		end -= rest
-		w := m.Data[r*stride : (end+rest)*stride]
+		w := m.Data[r*stride:]
+		if m.Pitch > 0 && m.Layout.Rows() > 1 {
+			prefetch(m.Data, (r+windowAhead*step)*stride, step*row)
+		}
 		t := 0
 		if r < end {
 			for ; t+tile <= a.Tokens; t += tile {
@@ -39,7 +47,7 @@ func matMul(dst []float32, ldd int, m *Matrix, a *Acts, row0, row1 int) {
 			}
 		}
 		for i := end; i < end+rest; i++ {
-			w := m.Data[i*stride:][:stride]
+			w := m.Data[i*stride:][:row]
 			for t := range a.Tokens {
 				var four [4]float32 // the same row, four times
 				gemv(m.Layout, four[:], w, 0, a.Q[t*a.Cols:][:a.Cols], a.D[t*nb:][:nb], 1, nb)
@@ -48,6 +56,9 @@ func matMul(dst []float32, ldd int, m *Matrix, a *Acts, row0, row1 int) {
 		}
 	}
 }
+
+// windowAhead is how many row groups before its turn one of a window is prefetched.
+const windowAhead = 2
 
 // gemmTile is how many tokens gemm takes at once.
 func gemmTile(l Layout) int {

@@ -9,7 +9,7 @@ func matMulGeneric(dst []float32, ldd int, m *Matrix, a *Acts, row0, row1 int) {
 	h, size := m.Layout.Rows(), m.Layout.GroupBytes()
 	nb := m.Cols / BlockLen
 	for r := row0; r < row1; r += h {
-		group := m.Data[r/h*nb*size:][:nb*size]
+		group := m.Data[r/h*m.pitch():][:nb*size]
 		for t := range a.Tokens {
 			q := a.Q[t*a.Cols:][:a.Cols]
 			d := a.D[t*nb:][:nb]

@@ -14,6 +14,11 @@
 //	go run scripts/seed-model.go -gguf q8_0 -shape qwen3-0.6b -o /var/tmp/0.6b-q8_0.gguf
 //	llama-bench -m /var/tmp/0.6b-q8_0.gguf -p 512 -n 64 -t 1
 //
+// A VQF file, as a conversion to that mode would have it, is what is measured where
+// the model itself, or its conversion, would not fit the disk:
+//
+//	go run scripts/seed-model.go -vqf q4 -shape qwen3-30b-a3b -o /var/tmp/30b-a3b.vqf
+//
 // The values depend on the seed and on nothing else. Every byte is written, so
 // that no hole of a sparse file makes reading cheaper than it is. They have the
 // deviation of trained weights, those in BF16 their bell's shape too; the norms
@@ -35,6 +40,7 @@ import (
 
 	"windhover/internal/testmodel"
 	"windhover/kernels"
+	"windhover/vqf"
 )
 
 // A shape is the text part of a published model.
@@ -42,6 +48,9 @@ type shape struct {
 	dim, layers, heads, kv, hd, ff, vocab int
 	tied                                  bool
 	llama                                 bool // the llama architecture, without norms of q and k; else qwen3
+
+	experts, top, expertFF int  // of a mixture; ff is all experts together
+	vision                 bool // the tower of Qwen3-VL, in a VQF file
 }
 
 func (s shape) architecture() string {
@@ -61,12 +70,13 @@ func (s shape) ropeTheta() float64 {
 const context, eps = 40960, 1e-6
 
 var shapes = map[string]shape{
-	"smollm2-135m": {576, 30, 9, 3, 64, 1536, 49152, true, true},
-	"qwen3-0.6b":   {1024, 28, 16, 8, 128, 3072, 151936, true, false},
-	"qwen3-1.7b":   {2048, 28, 16, 8, 128, 6144, 151936, true, false},
-	"qwen3-vl-2b":  {2048, 28, 16, 8, 128, 6144, 151936, true, false},
-	"qwen3-4b":     {2560, 36, 32, 8, 128, 9728, 151936, true, false},
-	"qwen3-8b":     {4096, 36, 32, 8, 128, 12288, 151936, false, false},
+	"smollm2-135m":  {dim: 576, layers: 30, heads: 9, kv: 3, hd: 64, ff: 1536, vocab: 49152, tied: true, llama: true},
+	"qwen3-0.6b":    {dim: 1024, layers: 28, heads: 16, kv: 8, hd: 128, ff: 3072, vocab: 151936, tied: true},
+	"qwen3-1.7b":    {dim: 2048, layers: 28, heads: 16, kv: 8, hd: 128, ff: 6144, vocab: 151936, tied: true},
+	"qwen3-vl-2b":   {dim: 2048, layers: 28, heads: 16, kv: 8, hd: 128, ff: 6144, vocab: 151936, tied: true, vision: true},
+	"qwen3-4b":      {dim: 2560, layers: 36, heads: 32, kv: 8, hd: 128, ff: 9728, vocab: 151936, tied: true},
+	"qwen3-8b":      {dim: 4096, layers: 36, heads: 32, kv: 8, hd: 128, ff: 12288, vocab: 151936},
+	"qwen3-30b-a3b": {dim: 2048, layers: 48, heads: 32, kv: 4, hd: 128, ff: 128 * 768, vocab: 151936, experts: 128, top: 8, expertFF: 768},
 }
 
 type tensor struct {
@@ -114,16 +124,24 @@ func main() {
 	out := flag.String("o", "", "directory to make, or file with -gguf")
 	seed := flag.Uint64("seed", 1, "of the values")
 	gguf := flag.String("gguf", "", "write a GGUF file of this type, q8_0 or q4_0")
+	mode := flag.String("vqf", "", "write a VQF file of this mode, q4, q8 or dual")
 	flag.Parse()
 	s, ok := shapes[*name]
 	typ, known := blockTypes[*gguf]
-	if !ok || *out == "" || flag.NArg() > 0 || *gguf != "" && !known {
+	if !ok || *out == "" || flag.NArg() > 0 || *gguf != "" && (!known || *mode != "") {
 		flag.Usage()
 		os.Exit(2)
 	}
+	if s.experts > 0 && *mode == "" {
+		fmt.Fprintln(os.Stderr, "seed-model: a mixture of experts is written as VQF only: add -vqf q4")
+		os.Exit(2)
+	}
 	make := func() error { return write(*out, s, *seed) }
-	if known {
+	switch {
+	case known:
 		make = func() error { return writeGGUF(*out, *name, s, typ, *seed) }
+	case *mode != "":
+		make = func() error { return writeVQF(*out, s, vqf.Mode(*mode), *seed) }
 	}
 	if err := make(); err != nil {
 		fmt.Fprintln(os.Stderr, "seed-model:", err)
@@ -345,4 +363,104 @@ func fillBlocks(w *bufio.Writer, r *rand.PCG, n int, typ blockType) {
 		}
 		_, _ = w.Write(block) // Flush tells
 	}
+}
+
+// arch is the header of a VQF file.
+func (s shape) arch() vqf.Arch {
+	u := func(n int) uint32 { return uint32(n) }
+	a := vqf.Arch{
+		Dim: u(s.dim), NLayers: u(s.layers), NHeads: u(s.heads), NKVHeads: u(s.kv), HeadDim: u(s.hd), HeadDimFull: u(s.hd), FFNDim: u(s.ff),
+		VocabSize: u(s.vocab), MaxSeqLen: context, RopeTheta: float32(s.ropeTheta()), NormEps: eps, BosID: vqf.NoToken, EosID: testmodel.TokenEnd,
+		HasQNorm: 1, NExperts: u(s.experts), MoEFFN: u(s.expertFF), TopK: u(s.top),
+	}
+	if s.llama {
+		a.HasQNorm = 0
+	}
+	if s.vision {
+		a.HasMRope, a.MRopeNSec, a.MRopeSections = 1, 3, [4]int32{24, 20, 20}
+		a.HasVision, a.VisDepth, a.VisHidden, a.VisHeads, a.VisFFN = 1, 24, 1024, 16, 4096
+		a.VisPatch, a.VisTemporal, a.VisMerge, a.VisOutDim, a.VisInChan, a.VisMaxPos = 16, 2, 2, u(s.dim), 3, 2304
+		a.VisDSCount, a.VisDSIdx = 3, [4]int32{5, 11, 17}
+		a.VisionStartID, a.VisionEndID, a.ImageTokenID, a.VideoTokenID = 151652, 151653, 151655, 151656
+	}
+	return a
+}
+
+// writeVQF writes the layouts that a conversion chooses.
+func writeVQF(path string, s shape, mode vqf.Mode, seed uint64) error {
+	spec := vqf.Spec{Arch: s.arch(), Mode: mode, Vision: s.vision}
+	spec.Q8, spec.Q4 = vqf.DefaultLayouts(spec.Arch, mode, vqf.Layout8x8)
+	tok := testmodel.TokenizerJSON()
+	spec.Extra = []vqf.Extra{{Name: vqf.NameTokenizer, Size: int64(len(tok))}}
+	plan, err := vqf.NewPlan(spec)
+	if err != nil {
+		return err
+	}
+	w, err := vqf.Create(path, plan)
+	if err != nil {
+		return err
+	}
+	defer w.Abort()
+	buf := make([]byte, 0, 4<<20)
+	for i, t := range plan.Tensors {
+		if t.Name == vqf.NameTokenizer {
+			if err := w.WriteTensor(t.Name, tok); err != nil {
+				return err
+			}
+			continue
+		}
+		put := valuesOf(t, spec, rand.NewPCG(seed, uint64(i)))
+		for left := int(t.Bytes); left > 0; left -= len(buf) {
+			for buf = buf[:0]; len(buf) < min(left, cap(buf)-4096); {
+				buf = put(buf)
+			}
+			if _, err := w.Write(buf); err != nil {
+				return err
+			}
+		}
+	}
+	_, err = w.Commit()
+	return err
+}
+
+// valuesOf appends a few values of a tensor at each call: a row group of blocks,
+// or a number.
+func valuesOf(t vqf.Tensor, spec vqf.Spec, r *rand.PCG) func([]byte) []byte {
+	le := binary.LittleEndian
+	uniform := func(deviation float64) float32 {
+		return float32(float64(int32(r.Uint64()>>32)) * (deviation * math.Sqrt(3) / (1 << 31)))
+	}
+	tower := strings.HasPrefix(t.Name, "v_")
+	switch t.Type {
+	case vqf.Q8_0, vqf.Q4_0:
+		rows, typ := [...]int{1, 4, 8}[spec.Q8], blockTypes["q8_0"]
+		if tower {
+			rows = 1
+		}
+		if t.Type == vqf.Q4_0 {
+			rows, typ = [...]int{1, 4}[spec.Q4], blockTypes["q4_0"]
+		}
+		scale := kernels.F32ToF16(float32(deviation / typ.spread))
+		return func(b []byte) []byte {
+			for range rows {
+				b = le.AppendUint16(b, scale)
+			}
+			for range rows * typ.codes / 8 {
+				x := r.Uint64()
+				if t.Type == vqf.Q8_0 { // no code is -128
+					x |= (x &^ (x&0x7f7f7f7f7f7f7f7f + 0x7f7f7f7f7f7f7f7f)) & 0x8080808080808080 >> 7
+				}
+				b = le.AppendUint64(b, x)
+			}
+			return b
+		}
+	case vqf.F16:
+		return func(b []byte) []byte { return le.AppendUint16(b, kernels.F32ToF16Trunc(uniform(deviation))) }
+	}
+	base, size := float32(0), deviation
+	norm := strings.HasSuffix(t.Name, "norm") || strings.HasSuffix(t.Name, "_nw") || strings.HasPrefix(t.Name, "v_norm") && strings.HasSuffix(t.Name, "_w")
+	if norm {
+		base, size = 1, 0.05
+	}
+	return func(b []byte) []byte { return le.AppendUint32(b, math.Float32bits(base+uniform(size))) }
 }

@@ -31,7 +31,7 @@ reach on this machine, with as many threads; a little over 100 % is chance. "dec
 behind the length" is generating one token after the other, with so many before.
 
 Shapes: ` + strings.Join(appliance.BenchShapes(), ", ") + `.
-The last is a mixture of experts, which this build cannot run yet.`,
+The last is a mixture of experts.`,
 		Example: `  windhover bench
   windhover bench model.vqf --threads 1,2,4
   windhover bench --shape qwen3-1.7b --mode q4 --prompt 512,2048 --context 0,2048
@@ -75,6 +75,7 @@ The last is a mixture of experts, which this build cannot run yet.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&opt.Shape, "shape", "", "shape of made-up weights (default: "+appliance.BenchShapes()[0]+")")
+	f.IntVar(&opt.Layers, "layers", 0, "layers of made-up weights, at most the shape's (default: all)")
 	f.StringVar(&opt.Mode, "mode", "", "q8, q4 or dual, of made-up weights (default: q8)")
 	f.IntSliceVar(&opt.Threads, "threads", nil, "numbers of threads, comma-separated (default: 1, 2, 4 … all big cores)")
 	f.IntVar(&opt.Tokens, "tokens", 0, "tokens to generate (default: about two seconds of them)")
@@ -93,9 +94,9 @@ func benchFits(cmd *cobra.Command, mixed, model bool) error {
 	case mixed && model:
 		return usagef(cmd, "--mixed compares the matrices of an 8B model, of made-up weights: leave it out, or the model")
 	case mixed:
-		return idle(cmd, "with --mixed, which measures no model", "shape", "mode", "tokens", "prompt", "context", "kv")
-	case model && (cmd.Flags().Changed("shape") || cmd.Flags().Changed("mode")):
-		return usagef(cmd, "--shape and --mode are for made-up weights: leave them out, or the model")
+		return idle(cmd, "with --mixed, which measures no model", "shape", "layers", "mode", "tokens", "prompt", "context", "kv")
+	case model && (cmd.Flags().Changed("shape") || cmd.Flags().Changed("layers") || cmd.Flags().Changed("mode")):
+		return usagef(cmd, "--shape, --layers and --mode are for made-up weights: leave them out, or the model")
 	}
 	return idle(cmd, "without --mixed", "board-reference")
 }

@@ -68,7 +68,7 @@ func (o *convertOptimize) read(cmd *cobra.Command, src, out string, opt *convert
 	}
 	switch {
 	case plan.Arch.MoE():
-		return fmt.Errorf("--calibrate: %s is a mixture of experts, which cannot be run yet: use --imatrix", src)
+		return fmt.Errorf("--calibrate: %s is a mixture of experts, of whose experts a text meets too few: use --imatrix", src)
 	case !plan.Embedded && !opt.Bare:
 		return fmt.Errorf("--calibrate: %s has no tokenizer, and so the model cannot read a text: use --imatrix", src)
 	}

@@ -16,7 +16,7 @@ type evalFlags struct {
 	tokens, textFile, logits string
 	greedy, window           int
 	nll                      bool
-	images                   []string
+	pictures                 pictureFlags
 }
 
 func newEval() *cobra.Command {
@@ -28,10 +28,15 @@ func newEval() *cobra.Command {
 		Long: `Computes on token ids, or on the ids of a text, without a chat template. Choose
 one or more of --logits, --greedy and --nll.
 
+Each --image fills a run of image tokens in the ids, and each --video a run of video
+tokens for each two of its pictures, in order; a run has a token for each place that
+the model sees, as many as the picture has after resizing.
+
 --activations f32 is the reference path: weights dequantised, activations not
 quantised, plain float32. It is slow, and for comparing.`,
 		Example: `  windhover eval model.vqf --tokens 1,2,3 --greedy 16
   windhover eval model.vqf --text-file text.txt --nll --window 512
+  windhover eval vl.vqf --tokens 9,151652,151655,151655,151653,9 --image a.png --greedy 16
   windhover eval model.vqf --tokens 1,2,3 --logits logits.f32 --activations f32`,
 		Args: models(1, cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, a []string) error {
@@ -60,24 +65,27 @@ quantised, plain float32. It is slow, and for comparing.`,
 	f.StringVar(&load.opt.Activations, "activations", "int8", "int8, or f32 for the reference path")
 	load.add(cmd)
 	f.IntVar(&load.opt.Chunk, "chunk", 0, "tokens computed at once; changes no bit of the result (default: 256)")
-	f.StringArrayVar(&flags.images, "image", nil, "picture for a run of image tokens (repeatable)")
+	flags.pictures.add(cmd, "for a run of its tokens in the ids")
 	return cmd
 }
 
 func (f *evalFlags) check(cmd *cobra.Command) error {
 	switch {
-	case len(f.images) > 0:
-		return noPictures()
 	case (f.tokens == "") == (f.textFile == ""):
 		return usagef(cmd, "give --tokens or --text-file, one of them")
 	case f.logits == "" && f.greedy == 0 && !f.nll:
 		return usagef(cmd, "say what to compute: --logits, --greedy or --nll")
 	case f.greedy < 0:
 		return usagef(cmd, "--greedy %d: give the number of tokens", f.greedy)
-	case !f.nll:
-		return idle(cmd, "without --nll", "window")
+	case f.nll && f.pictures.given():
+		return usagef(cmd, "--nll is of text: leave --image and --video out")
 	}
-	return nil
+	if !f.nll {
+		if err := idle(cmd, "without --nll", "window"); err != nil {
+			return err
+		}
+	}
+	return f.pictures.check(cmd)
 }
 
 // ids are the tokens to compute on.

@@ -39,16 +39,20 @@ func (f *evalFlags) evaluate(cmd *cobra.Command, m *engine.Model) error {
 	if err != nil {
 		return err
 	}
+	pictures, err := f.pictures.load(m)
+	if err != nil {
+		return err
+	}
 	ctx, start, info := cmd.Context(), time.Now(), m.Info()
 	doc := evalDoc{Tokens: len(ids), Vocab: info.Config.Vocab, Activations: info.Activations, Threads: info.Threads}
 	if f.logits != "" {
 		doc.Logits = f.logits
-		if err := writeLogits(ctx, m, ids, f.logits); err != nil {
+		if err := writeLogits(ctx, m, ids, pictures, f.logits); err != nil {
 			return err
 		}
 	}
 	if f.greedy > 0 {
-		if doc.Greedy, doc.Margins, err = m.Greedy(ctx, ids, f.greedy); err != nil {
+		if doc.Greedy, doc.Margins, err = m.Greedy(ctx, ids, f.greedy, pictures...); err != nil {
 			return err
 		}
 	}
@@ -81,7 +85,7 @@ func (f *evalFlags) evaluate(cmd *cobra.Command, m *engine.Model) error {
 }
 
 // writeLogits streams the logits to a file, which is gone again after an error.
-func writeLogits(ctx context.Context, m *engine.Model, ids []int32, path string) (err error) {
+func writeLogits(ctx context.Context, m *engine.Model, ids []int32, pictures []*engine.Picture, path string) (err error) {
 	out, err := os.Create(path)
 	if err != nil {
 		return err
@@ -105,7 +109,7 @@ func writeLogits(ctx context.Context, m *engine.Model, ids []int32, path string)
 		}
 		_, err := w.Write(row)
 		return err
-	})
+	}, pictures...)
 	return errors.Join(err, w.Flush())
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 func newInfo() *cobra.Command {
-	var sums bool
+	var sums, memory bool
 	cmd := &cobra.Command{
 		Use:   "info FILE",
 		Short: "Show what is in a VQF, GGUF or safetensors file",
@@ -39,6 +39,11 @@ refused still shows what stands before what is wrong, and the exit code is 1.`,
 					return err
 				}
 			}
+			if memory && doc.refused == nil {
+				if err := doc.addMemory(); err != nil {
+					return err
+				}
+			}
 			if wantJSON(cmd) {
 				doc.Error = newJSONError(doc.refused)
 				err = printJSON(cmd, doc)
@@ -52,6 +57,7 @@ refused still shows what stands before what is wrong, and the exit code is 1.`,
 		},
 	}
 	cmd.Flags().BoolVar(&sums, "sums", false, "add a SHA-256 per tensor; reads the whole file")
+	cmd.Flags().BoolVar(&memory, "memory", false, "add how the model would be held in this machine's memory now, and why")
 	return cmd
 }
 

@@ -33,6 +33,7 @@ type infoDoc struct {
 	DataOffset   uint64         `json:"data_offset,omitempty"`
 	FileLen      uint64         `json:"file_len,omitempty"`
 	Model        *infoModel     `json:"model,omitempty"`
+	Memory       *infoMemory    `json:"memory,omitempty"`   // VQF, with --memory
 	Metadata     map[string]any `json:"metadata,omitempty"` // GGUF
 	Files        []string       `json:"files,omitempty"`    // safetensors
 	Tensors      []infoTensor   `json:"tensors"`
@@ -57,6 +58,8 @@ type infoModel struct {
 	Tokenizer    string `json:"tokenizer"` // embedded, or where it is looked for
 	Template     bool   `json:"chat_template"`
 	Converter    string `json:"converter"`
+	// Vision is what the tower does with pictures; nil without one.
+	Vision *infoVision `json:"tower,omitempty"`
 	// How four-bit weights were made (docs/FORMAT.md section 16), "" for nobody
 	// knows, and whether that was by looking for the smallest error.
 	Quantiser string `json:"quantiser"`
@@ -65,6 +68,23 @@ type infoModel struct {
 	// difference of a weight.
 	Errors    map[string]float64 `json:"errors,omitempty"`
 	MaxErrors map[string]float64 `json:"max_errors,omitempty"`
+}
+
+// infoVision is what a model with a vision tower does with pictures.
+type infoVision struct {
+	MinPixels int64   `json:"min_pixels"` // after resizing
+	MaxPixels int64   `json:"max_pixels"`
+	TokenSide int     `json:"token_side"` // pixels a side of what a token stands for
+	Blocks    uint32  `json:"blocks"`
+	Width     uint32  `json:"width"`
+	DeepStack []int32 `json:"deepstack"` // blocks whose output goes to the first text layers
+	Bytes     uint64  `json:"bytes"`
+}
+
+func (v *infoVision) String() string {
+	area := int64(v.TokenSide) * int64(v.TokenSide)
+	return fmt.Sprintf("resized to %d to %d pixels, %d to %d tokens (less where memory or context are short); a tower of %d blocks of %d, %s",
+		v.MinPixels, v.MaxPixels, v.MinPixels/area, v.MaxPixels/area, v.Blocks, v.Width, mib(int64(v.Bytes)))
 }
 
 type infoTensor struct {
@@ -128,6 +148,9 @@ func (d *infoDoc) print(out io.Writer) error {
 	if m := d.Model; m != nil {
 		m.print(line)
 	}
+	if d.Memory != nil {
+		line("memory", "%s", d.Memory)
+	}
 	if d.Architecture != "" {
 		line("architecture", "%s", plainText(d.Architecture))
 	}
@@ -163,6 +186,9 @@ func (m *infoModel) print(line func(key, format string, a ...any)) {
 		template = "no chat template"
 	}
 	line("tokenizer", "%s, %s", m.Tokenizer, template)
+	if m.Vision != nil {
+		line("pictures", "%s", m.Vision)
+	}
 	if m.Converter != "" {
 		line("converter", "%s", plainText(m.Converter))
 	}

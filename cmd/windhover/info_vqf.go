@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"windhover/engine/vision"
 	"windhover/vqf"
 	"windhover/vqf/seal"
 )
@@ -78,6 +79,9 @@ func (d *infoDoc) describe() (err error) {
 	if f.Tokenizer() != nil {
 		m.Tokenizer = "embedded"
 	}
+	if m.Vision, err = visionOf(f); err != nil {
+		return err
+	}
 	if f.HasQ8() {
 		l, err := f.Q8Layout()
 		if err != nil {
@@ -96,4 +100,26 @@ func (d *infoDoc) describe() (err error) {
 		m.Computes += fmt.Sprintf(`, or q8 %s with engine.family = "q8"`, m.Q8Layout)
 	}
 	return nil
+}
+
+// visionOf tells what a file's tower takes; nil for a file without one.
+func visionOf(f *vqf.File) (*infoVision, error) {
+	if !f.HasVision() {
+		return nil, nil
+	}
+	c, err := vision.ConfigOf(f)
+	if err != nil {
+		return nil, err
+	}
+	a := f.Arch()
+	v := &infoVision{
+		MinPixels: c.Image.Min, MaxPixels: c.Image.Max, TokenSide: c.Patch * c.Merge,
+		Blocks: a.VisDepth, Width: a.VisHidden, DeepStack: a.VisDSIdx[:a.VisDSCount],
+	}
+	for _, t := range f.Tensors() {
+		if strings.HasPrefix(t.Name, "v_") {
+			v.Bytes += t.Bytes
+		}
+	}
+	return v, nil
 }

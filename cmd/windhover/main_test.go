@@ -43,7 +43,9 @@ func TestScripts(t *testing.T) {
 func setupScript(env *testscript.Env) error {
 	tiny, bare, dual := testmodel.Default(), testmodel.Default(), testmodel.Default()
 	bare.Bare, dual.Mode, dual.Fields = true, "dual", 45
-	for name, c := range map[string]testmodel.Config{"tiny.vqf": tiny, "bare/bare.vqf": bare, "dual.vqf": dual} {
+	vl := testmodel.Default()
+	vl.Vision, vl.MaxSeq = true, 512
+	for name, c := range map[string]testmodel.Config{"tiny.vqf": tiny, "bare/bare.vqf": bare, "dual.vqf": dual, "vl.vqf": vl} {
 		path := filepath.Join(env.WorkDir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			return err
@@ -51,6 +53,9 @@ func setupScript(env *testscript.Env) error {
 		if err := c.WriteFile(path); err != nil {
 			return err
 		}
+	}
+	if err := writePictures(env.WorkDir); err != nil {
+		return err
 	}
 	if err := os.WriteFile(filepath.Join(env.WorkDir, "tokenizer.json"), testmodel.TokenizerJSON(), 0o600); err != nil {
 		return err

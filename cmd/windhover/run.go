@@ -14,33 +14,41 @@ import (
 func newRun() *cobra.Command {
 	var flags sampling
 	var load loading
-	var images []string
+	var pictures pictureFlags
 	cmd := &cobra.Command{
 		Use:   "run MODEL.vqf [PROMPT]",
 		Short: "Chat with a model on this machine",
 		Long: `Loads a model and answers PROMPT, or chats when there is none: a line is a
-question, /clear forgets the conversation, Ctrl-C stops an answer, Ctrl-D ends.
+question, /image FILE shows a picture with the next one, /clear forgets the
+conversation, Ctrl-C stops an answer, Ctrl-D ends.
 PROMPT "-" reads it from standard input. The answer streams to standard output,
 speed goes to standard error.
+
+--image and --video show pictures with the first question, where the model has a
+vision tower.
 
 With --json each answer is one JSON object a line.`,
 		Example: `  windhover run model.vqf
   windhover run model.vqf 'Why is the sky blue?'
   windhover run model.vqf --raw --temperature 0 --max-tokens 8 'The capital of France is'
+  windhover run model.vqf --image photo.jpg 'What is in this picture?'
   git diff | windhover run model.vqf --system 'Summarise in one line.' -`,
 		Args: models(1, cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, a []string) error {
-			if len(images) > 0 {
-				return noPictures()
-			}
 			if err := flags.check(cmd); err != nil {
 				return err
+			}
+			if err := pictures.check(cmd); err != nil {
+				return err
+			}
+			if flags.raw && pictures.given() {
+				return usagef(cmd, "--image and --video are for chats: leave --raw out")
 			}
 			m, err := load.open(cmd, a[0])
 			if err != nil {
 				return err
 			}
-			err = chatWith(cmd, m, &flags, a[1:])
+			err = chatWith(cmd, m, &flags, &pictures, a[1:])
 			return errors.Join(err, m.Close())
 		},
 	}
@@ -48,12 +56,12 @@ With --json each answer is one JSON object a line.`,
 	f := cmd.Flags()
 	load.add(cmd)
 	f.IntVar(&load.opt.Context, "context", 0, "tokens of a conversation (default: what the file names and the memory allows)")
-	f.StringArrayVar(&images, "image", nil, "picture to ask about (repeatable)")
+	pictures.add(cmd, "to ask about")
 	return cmd
 }
 
 // chatWith answers the one prompt there is, or chats.
-func chatWith(cmd *cobra.Command, m *engine.Model, flags *sampling, prompts []string) error {
+func chatWith(cmd *cobra.Command, m *engine.Model, flags *sampling, pictures *pictureFlags, prompts []string) error {
 	c := &conversation{
 		m: m, think: flags.think, raw: flags.raw, system: flags.system, request: flags.local(cmd, m, rand.Uint64()),
 		screen: newScreen(cmd),
@@ -65,12 +73,15 @@ func chatWith(cmd *cobra.Command, m *engine.Model, flags *sampling, prompts []st
 		}
 		return errors.New("the model " + reason + ": --raw continues a text without one")
 	}
+	var err error
+	if c.shown, err = pictures.load(m); err != nil {
+		return err
+	}
 	if len(prompts) == 0 {
 		return c.interact(cmd)
 	}
 	text := prompts[0]
 	if text == "-" {
-		var err error
 		if text, err = readAll(cmd, maxText); err != nil {
 			return err
 		}

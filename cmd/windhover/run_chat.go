@@ -5,10 +5,12 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -30,13 +32,45 @@ type conversation struct {
 	think   bool
 	raw     bool // each question is a text of its own, to be continued
 	system  string
-	history []tokenizer.Message
+	history []turn
+	shown   []*engine.Picture // with the next question
 	screen  *screen
+}
+
+// turn is a message with its pictures.
+type turn struct {
+	tokenizer.Message
+	pictures []*engine.Picture
+}
+
+// question is a turn of the user. Pictures stand before the text.
+func (c *conversation) question(text string) (turn, error) {
+	t := turn{tokenizer.Message{Role: "user", Content: tokenizer.Content{Text: text}}, c.shown}
+	if len(c.shown) == 0 {
+		return t, nil
+	}
+	parts := make([]map[string]string, 0, len(c.shown)+1)
+	for _, p := range c.shown {
+		kind := "image"
+		if p.Video() {
+			kind = "video"
+		}
+		parts = append(parts, map[string]string{"type": kind})
+	}
+	parts = append(parts, map[string]string{"type": "text", "text": text})
+	raw, err := json.Marshal(parts)
+	if err == nil {
+		err = t.Content.UnmarshalJSON(raw)
+	}
+	return t, err
 }
 
 // ask answers one question and remembers both.
 func (c *conversation) ask(ctx context.Context, text string) (*engine.Result, error) {
-	question := tokenizer.Message{Role: "user", Content: tokenizer.Content{Text: text}}
+	question, err := c.question(text)
+	if err != nil {
+		return nil, err
+	}
 	req, err := c.fit(question)
 	if err != nil {
 		return nil, err
@@ -52,18 +86,19 @@ func (c *conversation) ask(ctx context.Context, text string) (*engine.Result, er
 		if res.Thinking != "" {
 			answer.ReasoningContent = &res.Thinking
 		}
-		c.history = append(c.history, question, answer)
+		c.history = append(c.history, question, turn{Message: answer})
+		c.shown = nil
 	}
 	return res, c.screen.finish(res, c.request.Sampling.Seed)
 }
 
 // fit makes the request. Where the conversation has outgrown the context, its
 // oldest turns are dropped, and that is said.
-func (c *conversation) fit(question tokenizer.Message) (engine.Request, error) {
+func (c *conversation) fit(question turn) (engine.Request, error) {
 	req, size := c.request, c.m.Info().Context
 	for dropped := 0; ; dropped++ {
 		var err error
-		if req.Tokens, err = c.tokens(question); err != nil {
+		if err = c.fill(&req, question); err != nil {
 			return req, err
 		}
 		room := size - len(req.Tokens)
@@ -80,17 +115,23 @@ func (c *conversation) fit(question tokenizer.Message) (engine.Request, error) {
 	}
 }
 
-func (c *conversation) tokens(question tokenizer.Message) ([]int32, error) {
+// fill sets tokens and pictures of a request.
+func (c *conversation) fill(req *engine.Request, question turn) (err error) {
 	if c.raw {
-		return appliance.PlainTokens(c.m.Tokenizer(), c.m.Meta(), question.Content.Text), nil
+		req.Tokens = appliance.PlainTokens(c.m.Tokenizer(), c.m.Meta(), question.Content.Text)
+		return nil
 	}
 	var messages []tokenizer.Message
 	if c.system != "" {
 		messages = append(messages, tokenizer.Message{Role: "system", Content: tokenizer.Content{Text: c.system}})
 	}
-	messages = append(append(messages, c.history...), question)
-	return appliance.ChatTokens(c.m.Tokenizer(), c.m.Template(),
-		tokenizer.Chat{Messages: messages, AddGenerationPrompt: true, EnableThinking: &c.think})
+	req.Pictures = nil
+	for _, t := range append(slices.Clone(c.history), question) {
+		messages, req.Pictures = append(messages, t.Message), append(req.Pictures, t.pictures...)
+	}
+	chat := tokenizer.Chat{Messages: messages, AddGenerationPrompt: true, EnableThinking: &c.think}
+	req.Tokens, err = appliance.ChatTokens(c.m, chat, req.Pictures)
+	return err
 }
 
 // interact chats line by line until the input ends. Ctrl-C stops an answer, not
@@ -131,8 +172,18 @@ func (c *conversation) answer(signals <-chan os.Signal, text string) error {
 	case "":
 		return nil
 	case "/clear":
-		c.history = nil
+		c.history, c.shown = nil, nil
 		c.screen.note("the conversation is forgotten")
+		return nil
+	}
+	if path, ok := strings.CutPrefix(text, "/image "); ok {
+		pic, err := loadPicture(c.m, strings.TrimSpace(path))
+		if err != nil {
+			c.screen.note("%s", oneLine(err))
+			return nil
+		}
+		c.shown = append(c.shown, pic)
+		c.screen.note("%d %s for the next question, %d tokens", len(c.shown), plural(len(c.shown), "picture"), pic.Places())
 		return nil
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -151,7 +202,8 @@ func (c *conversation) answer(signals <-chan os.Signal, text string) error {
 		}
 	}()
 	_, err := c.ask(ctx, text)
-	if errors.Is(err, engine.ErrContextOverflow) {
+	if errors.Is(err, engine.ErrContextOverflow) || errors.Is(err, engine.ErrPicture) {
+		c.shown = nil
 		c.screen.note("%s", oneLine(err))
 		err = nil
 	}

@@ -48,7 +48,7 @@ func (l *loading) add(cmd *cobra.Command) {
 	f.IntVar(&l.opt.Threads, "threads", 0, "threads (default: one for each big core)")
 	f.StringVar(&l.opt.Family, "family", "", "copy of a dual file that computes: q4 or q8 (default: q4)")
 	f.StringVar(&l.opt.KV, "kv", "", "KV cache: f16, or int8 in about half of the memory (default: f16)")
-	f.StringVar(&l.opt.Residency, "residency", "", "auto, full (all weights in memory) or layered (a layer at a time; slow, and no model is too large) (default: auto, full where it fits)")
+	f.StringVar(&l.opt.Residency, "residency", "", "auto, full (all weights in memory), experts (of a mixture, as many experts as fit) or layered (a layer at a time; slow, and no model is too large) (default: auto, the first that fits)")
 	addKeyFileFlag(cmd, &l.keyFile)
 }
 
@@ -131,9 +131,4 @@ func first[T any](a, b *T, otherwise T) T {
 	default:
 		return otherwise
 	}
-}
-
-// noPictures is the answer to --image.
-func noPictures() error {
-	return control.Errorf(control.Unsupported, "--image: pictures are not supported by this build yet")
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"windhover/appliance"
 	"windhover/control"
 	"windhover/engine"
 )
@@ -118,7 +119,7 @@ func (s *screen) finish(r *engine.Result, seed uint64) error {
 		TTFTMS: r.Timing.TTFT.Milliseconds(), TotalMS: r.Timing.Total.Milliseconds(),
 		PrefillTPS: tenth(r.Timing.PrefillTPS), DecodeTPS: tenth(r.Timing.DecodeTPS),
 	}
-	u := control.Usage{Prompt: r.Usage.Prompt, Completion: r.Usage.Completion, Cached: r.Usage.Cached}
+	u := appliance.Usage(r.Usage)
 	if s.json {
 		return printJSON(s.cmd, answerDoc{r.Text, r.Thinking, r.Finish, append([]int32{}, r.Tokens...), u, t, seed})
 	}
@@ -148,6 +149,12 @@ func speed(u control.Usage, t control.Timing, ttft time.Duration, finish string)
 	text += fmt.Sprintf("; prompt of %d", u.Prompt)
 	if u.Cached > 0 {
 		text += fmt.Sprintf(", %d of them known", u.Cached)
+	}
+	if u.Pictures > 0 {
+		text += fmt.Sprintf(", %d %s", u.Pictures, plural(u.Pictures, "picture"))
+	}
+	if u.PicturesKnown > 0 {
+		text += fmt.Sprintf(" (%d known)", u.PicturesKnown)
 	}
 	if t.PrefillTPS > 0 {
 		text += fmt.Sprintf(", %.0f tok/s", t.PrefillTPS)

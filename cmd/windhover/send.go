@@ -16,7 +16,7 @@ func newSend() *cobra.Command {
 	var flags sampling
 	var broker brokerFlags
 	var model string
-	var images []string
+	var pictures pictureFlags
 	cmd := &cobra.Command{
 		Use:   "send PROMPT",
 		Short: "Ask an appliance over MQTT and print the answer as it comes",
@@ -24,18 +24,24 @@ func newSend() *cobra.Command {
 default broker is the one inside the appliance on this machine. PROMPT "-" reads it
 from standard input. A closing line with the speed goes to standard error.
 
+Pictures go with the question; one that the message has no room for is made smaller.
+
 With --json: one object, {"id","text","thinking","finish","usage","timing","model"}.`,
 		Example: `  windhover send 'Why is the sky blue?'
   windhover send --broker mqtts://broker.example:8883 --device edge1 \
       --username app1 --password-file secret 'Turn this into a haiku: …'
+  windhover send --image photo.jpg 'What is in this picture?'
   windhover send --raw --temperature 0 --max-tokens 8 'The capital of France is'`,
 		Args: args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, a []string) error {
-			if len(images) > 0 {
-				return noPictures()
-			}
 			if err := flags.check(cmd); err != nil {
 				return err
+			}
+			if err := pictures.check(cmd); err != nil {
+				return err
+			}
+			if flags.raw && pictures.given() {
+				return usagef(cmd, "--image and --video are for chats: leave --raw out")
 			}
 			text := a[0]
 			if text == "-" {
@@ -48,7 +54,11 @@ With --json: one object, {"id","text","thinking","finish","usage","timing","mode
 			if r.Model = model; flags.raw {
 				r.Op, r.Prompt = control.OpGenerate, text
 			} else {
-				r.Messages = chatMessages(flags.system, text)
+				parts, err := pictures.parts(cmd, len(flags.system)+len(text))
+				if err != nil {
+					return err
+				}
+				r.Messages = chatMessages(flags.system, text, parts)
 			}
 			return send(cmd, &broker, r)
 		},
@@ -56,16 +66,21 @@ With --json: one object, {"id","text","thinking","finish","usage","timing","mode
 	flags.add(cmd, "most tokens of the answer (default: 256)")
 	broker.add(cmd)
 	cmd.Flags().StringVar(&model, "model", "", "model to ask (default: the appliance's default)")
-	cmd.Flags().StringArrayVar(&images, "image", nil, "picture to ask about (repeatable)")
+	pictures.add(cmd, "to ask about, or import:NAME for a file in import/ of the appliance")
 	return cmd
 }
 
-func chatMessages(system, text string) []control.Message {
+// chatMessages is a question, behind its pictures.
+func chatMessages(system, text string, pictures []control.Part) []control.Message {
 	var list []control.Message
 	if system != "" {
 		list = append(list, control.Message{Role: "system", Content: control.Content{Text: system}})
 	}
-	return append(list, control.Message{Role: "user", Content: control.Content{Text: text}})
+	content := control.Content{Text: text}
+	if len(pictures) > 0 {
+		content = control.Content{Parts: append(pictures, control.Part{Type: "text", Text: text})}
+	}
+	return append(list, control.Message{Role: "user", Content: content})
 }
 
 // sendDoc is what send prints with --json.

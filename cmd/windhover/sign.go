@@ -38,7 +38,7 @@ and signing inside the one beside.`,
 		Args: models(1, cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, a []string) error {
 			if strings.HasSuffix(signer, seal.SuffixFleetKey) {
-				if err := notFor(cmd, "a fleet key", []string{"id", "key-file", "comment"}); err != nil {
+				if err := idle(cmd, "with a fleet key", "id", "key-file", "comment"); err != nil {
 					return err
 				}
 				return signDocument(cmd, a[0], out, signer)

@@ -54,6 +54,9 @@ func (l Limits) fill() Limits {
 	return l
 }
 
+// FileBytes is the size of a file that is taken, at most.
+func (l Limits) FileBytes() int64 { return l.fill().Bytes }
+
 // Memory is the most that decoding within the limits takes, about.
 func (l Limits) Memory() int64 {
 	l = l.fill()

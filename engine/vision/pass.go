@@ -97,28 +97,31 @@ func newPass(t *Tower, p *Patches, r *runner, e *Embedding) *pass {
 	return c
 }
 
-// frame computes a frame of the tower.
-func (c *pass) frame(frame int) error {
-	tiles := (c.n + kernels.FloatColumns - 1) / kernels.FloatColumns
-	if err := c.run.run(tiles, func(worker, u int) { c.embed(worker, frame, u) }); err != nil {
-		return err
+// step computes a part of a frame of the tower: what its patches begin with, then
+// the blocks, each with the DeepStack merger that takes its output, then the places.
+func (c *pass) step(frame, step int) error {
+	if step == 0 {
+		tiles := (c.n + kernels.FloatColumns - 1) / kernels.FloatColumns
+		return c.run.run(tiles, func(worker, u int) { c.embed(worker, frame, u) })
 	}
-	for i := range c.w.blocks {
-		b := &c.w.blocks[i]
-		for _, step := range []func(*block) error{c.queries, c.attend, c.rest} {
-			if err := step(b); err != nil {
+	i := step - 1
+	if i == len(c.w.blocks) {
+		return c.mergeInto(&c.w.merger, c.outputs(c.e, -1, frame))
+	}
+	b := &c.w.blocks[i]
+	for _, part := range []func(*block) error{c.queries, c.attend, c.rest} {
+		if err := part(b); err != nil {
+			return err
+		}
+	}
+	for level := range c.w.deepstack {
+		if m := &c.w.deepstack[level]; m.after == i {
+			if err := c.mergeInto(m, c.outputs(c.e, level, frame)); err != nil {
 				return err
 			}
 		}
-		for level := range c.w.deepstack {
-			if m := &c.w.deepstack[level]; m.after == i {
-				if err := c.mergeInto(m, c.outputs(c.e, level, frame)); err != nil {
-					return err
-				}
-			}
-		}
 	}
-	return c.mergeInto(&c.w.merger, c.outputs(c.e, -1, frame))
+	return nil
 }
 
 // embed computes 64 patches' place in x.

@@ -29,21 +29,30 @@ func (c *Config) Still(m *Image) (*Patches, error) {
 	return &Patches{Grid{1, h / c.Patch, w / c.Patch}, *c, [][]uint8{m.resized(w, h).Pix}}, nil
 }
 
-// Frames resizes the frames of a video, all of one size. The last one is
-// repeated until the tower's frames are full. The error is [ErrSize].
-func (c *Config) Frames(frames []*Image) (*Patches, error) {
-	if len(frames) == 0 {
+// Frames resizes n frames of a video, all of one size, one after the other, so
+// that next may make each when it is asked for. The last one is repeated until the
+// tower's frames are full. The error is [ErrSize], or next's.
+func (c *Config) Frames(n int, next func(i int) (*Image, error)) (*Patches, error) {
+	if n < 1 {
 		return nil, fmt.Errorf("vision: no frames: %w", ErrSize)
 	}
-	w, h, err := c.ResizedFrames(len(frames), frames[0].Width, frames[0].Height)
-	if err != nil {
-		return nil, err
-	}
-	p := &Patches{Grid: Grid{H: h / c.Patch, W: w / c.Patch}, cfg: *c}
-	for i, m := range frames {
-		if m.Width != frames[0].Width || m.Height != frames[0].Height {
+	var p *Patches
+	var width, height, w, h int // of the first one, and what all are resized to
+	for i := range n {
+		m, err := next(i)
+		if err != nil {
+			return nil, err
+		}
+		if p == nil {
+			width, height = m.Width, m.Height
+			if w, h, err = c.ResizedFrames(n, width, height); err != nil {
+				return nil, err
+			}
+			p = &Patches{Grid: Grid{H: h / c.Patch, W: w / c.Patch}, cfg: *c}
+		}
+		if m.Width != width || m.Height != height {
 			return nil, fmt.Errorf("vision: frame %d of %d x %d pixels, the first has %d x %d: %w",
-				i, m.Width, m.Height, frames[0].Width, frames[0].Height, ErrSize)
+				i, m.Width, m.Height, width, height, ErrSize)
 		}
 		p.pix = append(p.pix, m.resized(w, h).Pix)
 	}

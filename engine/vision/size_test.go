@@ -55,7 +55,7 @@ func TestSizesRefused(t *testing.T) {
 func TestFramesRefused(t *testing.T) {
 	frame := func(w, h int) *Image { return &Image{w, h, make([]uint8, 3*w*h)} }
 	for _, list := range [][]*Image{nil, {frame(64, 64)}, {frame(64, 64), frame(64, 96)}, {frame(16, 16), frame(16, 16)}} {
-		if _, err := tiny.Frames(list); !errors.Is(err, ErrSize) {
+		if _, err := framesOf(&tiny, list); !errors.Is(err, ErrSize) {
 			t.Errorf("%d frames: error %v, want ErrSize", len(list), err)
 		}
 	}

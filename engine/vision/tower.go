@@ -3,10 +3,8 @@
 package vision
 
 import (
-	"context"
 	"fmt"
 
-	"windhover/kernels"
 	"windhover/vqf"
 )
 
@@ -15,6 +13,13 @@ type Options struct {
 	// Reference computes with dequantised weights and float32 activations, in
 	// plain Go: what the tower means, to compare with.
 	Reference bool
+	// Data gives the bytes of a tensor, from a multiple of 4 on, which must stay
+	// as long as the tower is used; nil: the mapping of the file. It is for files
+	// whose data is not in memory, such as encrypted ones.
+	Data func(name string) ([]byte, error)
+	// Drop is called with bytes of Data, or of the mapping, that a picture does not
+	// need any more before its next frame; nil: nobody wants to know.
+	Drop func(data []byte)
 }
 
 // Tower is the vision tower of an open file. It holds no memory of its own
@@ -25,27 +30,40 @@ type Tower struct {
 	w         *weights
 	reference bool
 	chunk     int // patches that go through a matrix together
+	levels    int // of DeepStack
+	drop      func([]byte)
 }
 
 // Open binds the tower of a file, which must stay open; nothing of the data is
 // read yet. The error is a file without a tower or one of a shape that is not
 // computed with (vqf.ErrUnsupported), or with its data not in memory.
 func Open(f *vqf.File, opt Options) (*Tower, error) {
+	t, err := plan(f, opt)
+	if err != nil {
+		return nil, err
+	}
+	data := opt.Data
+	if data == nil {
+		data = f.Data
+	}
+	if t.w, err = bind(f, t.s, data); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// plan is the tower of a file's header, without weights.
+func plan(f *vqf.File, opt Options) (*Tower, error) {
 	if !f.HasVision() {
 		return nil, fmt.Errorf("vision: %s holds no vision tensors: %w", f.Path(), vqf.ErrUnsupported)
 	}
-	t := &Tower{reference: opt.Reference, chunk: chunkPatches}
+	t := &Tower{reference: opt.Reference, chunk: chunkPatches, drop: opt.Drop, levels: int(f.Arch().VisDSCount)}
 	var err error
 	if t.cfg, err = ConfigOf(f); err != nil {
 		return nil, err
 	}
-	if t.s, err = shapeOf(f); err != nil {
-		return nil, err
-	}
-	if t.w, err = bind(f, t.s); err != nil {
-		return nil, err
-	}
-	return t, nil
+	t.s, err = shapeOf(f)
+	return t, err
 }
 
 // Config is what the model does with pictures.
@@ -56,7 +74,7 @@ func (t *Tower) Dim() int { return t.s.out }
 
 // Levels is the number of DeepStack features: that of text layers which get
 // one.
-func (t *Tower) Levels() int { return len(t.w.deepstack) }
+func (t *Tower) Levels() int { return t.levels }
 
 // Embedding is what a picture is to the text model.
 type Embedding struct {
@@ -64,36 +82,6 @@ type Embedding struct {
 	Places    int         // of all frames of the tower
 	Tokens    []float32   // [Places][Dim], in the order of the prompt: what the places begin with
 	DeepStack [][]float32 // [Levels][Places][Dim]: level i is added to the places after text layer i
-}
-
-// Encode computes a picture or the frames of a video, with all workers of the
-// pool. A frame of the tower looks at itself only; the result is the same for
-// any number of workers. The error is the context's, or a *kernels.FaultError
-// where a page of the file cannot be read.
-func (t *Tower) Encode(ctx context.Context, p *Patches, pool *kernels.Pool) (*Embedding, error) {
-	if p.cfg.Patch != t.cfg.Patch || p.cfg.Merge != t.cfg.Merge || p.cfg.Temporal != t.cfg.Temporal {
-		return nil, fmt.Errorf("vision: patches of %d x %d pixels and %d frames, the tower's have %d x %d and %d",
-			p.cfg.Patch, p.cfg.Patch, p.cfg.Temporal, t.cfg.Patch, t.cfg.Patch, t.cfg.Temporal)
-	}
-	e := &Embedding{Grid: p.Grid, Places: p.Places(), DeepStack: make([][]float32, t.Levels())}
-	e.Tokens = make([]float32, e.Places*t.s.out)
-	for i := range e.DeepStack {
-		e.DeepStack[i] = make([]float32, e.Places*t.s.out)
-	}
-	r := &runner{pool: pool}
-	defer r.watch(ctx)()
-	var encode func(frame int) error
-	if t.reference {
-		encode = newReference(t, p, r, e).frame
-	} else {
-		encode = newPass(t, p, r, e).frame
-	}
-	for frame := range p.Grid.T {
-		if err := encode(frame); err != nil {
-			return nil, err
-		}
-	}
-	return e, nil
 }
 
 // outputs are where the places of a frame go: that of a merger of the list, or

@@ -5,6 +5,7 @@ package vision
 import (
 	"fmt"
 	"math"
+	"unsafe"
 
 	"windhover/kernels"
 	"windhover/vqf"
@@ -51,10 +52,10 @@ type merger struct {
 }
 
 // bind finds every tensor of the tower.
-func bind(f *vqf.File, s *shape) (*weights, error) {
+func bind(f *vqf.File, s *shape, data func(name string) ([]byte, error)) (*weights, error) {
 	a := f.Arch()
 	w := &weights{blocks: make([]block, a.VisDepth), deepstack: make([]merger, a.VisDSCount)}
-	b := binder{f: f, arch: &a}
+	b := binder{f: f, arch: &a, data: data}
 	w.patch, w.patchBias, w.position = b.one("v_patch_embed"), b.one("v_patch_bias"), b.one("v_pos_embed")
 	qkv, proj, fc1, fc2 := b.matrices("v_q8_qkv"), b.matrices("v_q8_proj"), b.matrices("v_q8_fc1"), b.matrices("v_q8_fc2")
 	qkvBias, projBias, fc1Bias, fc2Bias := b.parts("v_qkv_bias"), b.parts("v_proj_bias"), b.parts("v_fc1_bias"), b.parts("v_fc2_bias")
@@ -92,6 +93,7 @@ func bind(f *vqf.File, s *shape) (*weights, error) {
 type binder struct {
 	f    *vqf.File
 	arch *vqf.Arch
+	data func(name string) ([]byte, error) // Options.Data, or the file's
 	err  error
 }
 
@@ -103,11 +105,23 @@ func (b *binder) fail(err error) {
 
 // one is a tensor as a whole.
 func (b *binder) one(name string) []float32 {
-	x, err := b.f.Floats(name)
+	t, ok := b.f.Tensor(name)
+	if ok && t.Type != vqf.F32 {
+		b.fail(fmt.Errorf("%s: tensor %q has type %v, want F32: %w", b.f.Path(), name, t.Type, vqf.ErrFormat))
+		return nil
+	}
+	data, err := b.data(name)
 	if err != nil {
 		b.fail(err)
+		return nil
 	}
-	return x
+	p := unsafe.SliceData(data)
+	if len(data)%4 != 0 || uintptr(unsafe.Pointer(p))%4 != 0 {
+		b.fail(fmt.Errorf("%s: tensor %q: %d bytes at %p are no float32 values: %w", b.f.Path(), name, len(data), p, vqf.ErrFormat))
+		return nil
+	}
+	// Files are little-endian, as are the machines this runs on.
+	return unsafe.Slice((*float32)(unsafe.Pointer(p)), len(data)/4)
 }
 
 // parts is a tensor by its parts. The sizes were held to the header when the
@@ -131,7 +145,7 @@ func (b *binder) parts(name string) [][]float32 {
 
 // matrices is a quantised tensor by its parts, which are row-major in any file.
 func (b *binder) matrices(name string) []kernels.Matrix {
-	data, err := b.f.Data(name)
+	data, err := b.data(name)
 	s, ok := b.arch.Shape(name)
 	if err == nil && (!ok || s.Parts == 0 || len(data)%s.Parts != 0) {
 		err = fmt.Errorf("%s: tensor %q: %d bytes in %d parts: %w", b.f.Path(), name, len(data), s.Parts, vqf.ErrFormat)

@@ -14,7 +14,8 @@ import (
 
 // Source gives the float32 values of a matrix or vector by the file's name
 // without the family ("token_embed", "attn_norm", "q", "lm", …), for a layer;
-// layer is 0 for what exists once. It is called once for each family.
+// layer is 0 for what exists once. Tensors of a vision tower are asked for by their
+// full names, and parts. It is called once for each family.
 type Source func(name string, layer int) ([]float32, error)
 
 // Spec says what [Build] writes. Spec.VQF.Extra is filled in.
@@ -24,7 +25,7 @@ type Spec struct {
 	Meta      []byte // t_meta, or nil
 }
 
-// Build writes a dense text model to path.
+// Build writes a model to path.
 func Build(path string, s Spec, src Source) error {
 	for _, e := range []struct {
 		name string
@@ -65,6 +66,9 @@ func Build(path string, s Spec, src Source) error {
 
 // tensor makes the bytes of an entry from its source values.
 func tensor(s *vqf.Spec, t vqf.Tensor, src Source) ([]byte, error) {
+	if strings.HasPrefix(t.Name, "v_") {
+		return towerTensor(&s.Arch, t, src)
+	}
 	name, quantised := t.Name, false
 	if t.Type == vqf.Q8_0 || t.Type == vqf.Q4_0 {
 		name, quantised = strings.TrimPrefix(strings.TrimPrefix(name, "q8_"), "q4_"), true

@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"windhover/vqf"
@@ -24,6 +25,10 @@ type Config struct {
 
 	Layers, Heads, KVHeads, HeadDim, Dim, FFN, Vocab, MaxSeq int
 
+	// Experts makes a mixture of that many experts, TopK of which compute for a
+	// token; FFN is the width of each.
+	Experts, TopK int
+
 	// Random fills the model with noise of the size trained weights have: every
 	// part of it matters to the logits, but it has nothing to say. Else it
 	// recites the script, and its layers only disturb it a little.
@@ -33,6 +38,7 @@ type Config struct {
 	Bare   bool   // no tokenizer and no metadata inside
 	Name   string // "": "tiny"
 	Seed   uint64 // of the noise
+	Vision bool   // with a vision tower (vision.go), and tokens for pictures
 
 	// Edit, when set, may change header fields before writing.
 	Edit func(*vqf.Arch)
@@ -66,15 +72,21 @@ func Write(t testing.TB, c Config) string {
 func (c Config) WriteFile(path string) error {
 	c = c.filled()
 	arch := c.arch()
+	if c.Vision {
+		seeing(&arch)
+	}
 	if c.Edit != nil {
 		c.Edit(&arch)
 	}
-	s := Spec{VQF: vqf.Spec{Arch: arch, Mode: c.Mode, Q8: c.Q8, Q4: c.Q4, EmbF32: c.EmbF32, Fields: c.Fields}}
+	s := Spec{VQF: vqf.Spec{Arch: arch, Mode: c.Mode, Q8: c.Q8, Q4: c.Q4, EmbF32: c.EmbF32, Fields: c.Fields, Vision: c.Vision}}
 	if c.Mode == vqf.ModeQ4I {
 		s.VQF.Q8 = vqf.LayoutRow
 	}
 	if !c.Bare {
 		s.Tokenizer, s.Meta = TokenizerJSON(), c.meta()
+		if c.Vision {
+			s.Tokenizer = tokenizerJSON(visionTokens)
+		}
 	}
 	return Build(path, s, c.weights)
 }
@@ -87,11 +99,14 @@ func (c Config) filled() Config {
 		want int
 	}{
 		{&c.Layers, d.Layers}, {&c.Heads, d.Heads}, {&c.KVHeads, d.KVHeads}, {&c.HeadDim, d.HeadDim},
-		{&c.Dim, d.Dim}, {&c.FFN, d.FFN}, {&c.Vocab, d.Vocab}, {&c.MaxSeq, d.MaxSeq},
+		{&c.Dim, d.Dim}, {&c.FFN, d.FFN}, {&c.Vocab, d.Vocab}, {&c.MaxSeq, d.MaxSeq}, {&c.TopK, 2},
 	} {
 		if *f.v == 0 {
 			*f.v = f.want
 		}
+	}
+	if c.Vision {
+		c.Vocab = max(c.Vocab, VisionVocab)
 	}
 	if c.Mode == "" {
 		c.Mode = d.Mode
@@ -112,6 +127,10 @@ func (c Config) arch() vqf.Arch {
 	if c.NoNorm {
 		a.HasQNorm = 0
 	}
+	if c.Experts > 0 {
+		a.NExperts, a.TopK, a.MoEFFN = uint32(c.Experts), uint32(c.TopK), uint32(c.FFN)
+		a.FFNDim = a.NExperts * a.MoEFFN
+	}
 	return a
 }
 
@@ -125,6 +144,9 @@ func (c Config) weights(name string, layer int) ([]float32, error) {
 	disturb := 0.02
 	if c.Random {
 		disturb = 1
+	}
+	if strings.HasPrefix(name, "v_") {
+		return c.tower(name, layer), nil
 	}
 	switch name {
 	case "token_embed":
@@ -143,10 +165,12 @@ func (c Config) weights(name string, layer int) ([]float32, error) {
 		return noise(ko, c.Dim, 1), nil
 	case "o":
 		return noise(c.Dim, qo, disturb), nil
+	case "moe_router":
+		return noise(c.Experts, c.Dim, 2), nil
 	case "gate", "up":
-		return noise(c.FFN, c.Dim, 1.5), nil
+		return noise(max(c.Experts, 1)*c.FFN, c.Dim, 1.5), nil
 	case "down":
-		return noise(c.Dim, c.FFN, disturb), nil
+		return c.noise(name, layer, c.Dim*max(c.Experts, 1)*c.FFN, disturb/math.Sqrt(float64(c.FFN))), nil
 	}
 	return nil, fmt.Errorf("no tensor %q", name)
 }

@@ -18,15 +18,24 @@ var Specials = []string{"<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>"
 
 // TokenizerJSON is the tokenizer as Hugging Face's tokenizer.json: byte-level
 // BPE without merges, so that every byte is a token.
-func TokenizerJSON() []byte {
+func TokenizerJSON() []byte { return tokenizerJSON(nil) }
+
+// tokenizerJSON is the same with more special tokens behind the bytes.
+func tokenizerJSON(more []string) []byte {
 	vocab := make(map[string]int)
 	var added []map[string]any
-	for id, s := range Specials {
+	add := func(id int, s string) {
 		vocab[s] = id
 		added = append(added, map[string]any{
 			"id": id, "content": s, "single_word": false, "lstrip": false, "rstrip": false,
-			"normalized": false, "special": id < TokenThink,
+			"normalized": false, "special": id < TokenThink || id >= TokenCount,
 		})
+	}
+	for id, s := range Specials {
+		add(id, s)
+	}
+	for i, s := range more {
+		add(TokenCount+i, s)
 	}
 	for b := range 256 {
 		vocab[string(byteRune(b))] = TokenByte + b
@@ -60,13 +69,18 @@ func byteRune(b int) rune {
 
 // meta is the t_meta entry (docs/FORMAT.md).
 func (c Config) meta() []byte {
-	return mustJSON(map[string]any{
+	m := map[string]any{
 		"v": 1, "converter": "testmodel", "name": c.Name, "architecture": "qwen3", "chat_template": Template,
 		"bos_token": "", "eos_token": "<|im_end|>", "add_bos": false, "bos_id": -1, "eos_id": TokenEnd,
 		"stop_ids": []int{TokenEnd}, "generation": map[string]any{"temperature": 0.6, "top_p": 0.95, "top_k": 20},
 		"mode": string(c.Mode), "quantiser": "B", "q8_layout": c.Q8.String(), "q4_layout": c.Q4.String(),
 		"tied": c.Tied, "context_length": c.MaxSeq,
-	})
+	}
+	if c.Vision {
+		m["architecture"], m["chat_template"] = "qwen3vl", visionTemplate
+		m["vision"] = map[string]any{"min_pixels": MinPixels, "max_pixels": MaxPixels}
+	}
+	return mustJSON(m)
 }
 
 // mustJSON marshals values that this package made.

@@ -1,0 +1,484 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"hash/fnv"
+	"image"
+	"image/color"
+	"image/png"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"windhover/engine/vision"
+	"windhover/internal/testmodel"
+	"windhover/kernels"
+	"windhover/vqf"
+)
+
+// noisePNG is a picture of w x h pixels of noise.
+func noisePNG(t testing.TB, w, h int, seed uint64) []byte {
+	t.Helper()
+	r := rand.New(rand.NewPCG(seed, 1))
+	img := image.NewRGBA(image.Rect(0, 0, w, h))
+	for y := range h {
+		for x := range w {
+			img.SetRGBA(x, y, color.RGBA{uint8(r.Uint32()), uint8(r.Uint32()), uint8(r.Uint32()), 255})
+		}
+	}
+	var b bytes.Buffer
+	if err := png.Encode(&b, img); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// seeing loads a model of noise with a tower.
+func seeing(t testing.TB, opt Options) *Model {
+	t.Helper()
+	return load(t, testmodel.Write(t, testmodel.Config{Vision: true, Random: true, Q8: 2, MaxSeq: 512}), opt)
+}
+
+func still(t testing.TB, m *Model, w, h int, seed uint64) *Picture {
+	t.Helper()
+	p, err := m.Picture(bytes.NewReader(noisePNG(t, w, h, seed)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func film(t testing.TB, m *Model, n, w, h int, seed uint64) *Picture {
+	t.Helper()
+	p, err := m.Video(n, 2, func(i int) (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(noisePNG(t, w, h, seed+uint64(i)))), nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// sceneOf is a prompt of two stills and a video, with text around them.
+func sceneOf(t testing.TB, m *Model) ([]int32, []*Picture) {
+	t.Helper()
+	pictures := []*Picture{still(t, m, 96, 64, 1), film(t, m, 5, 48, 48, 2), still(t, m, 64, 128, 9)}
+	return promptOf(t, m, pictures), pictures
+}
+
+// promptOf is a prompt with pictures in that order.
+func promptOf(t testing.TB, m *Model, pictures []*Picture) []int32 {
+	t.Helper()
+	var text strings.Builder
+	text.WriteString("Look: ")
+	for i, p := range pictures {
+		kind := "image"
+		if p.Video() {
+			kind = "video"
+		}
+		fmt.Fprintf(&text, "%d <|vision_start|><|%s_pad|><|vision_end|>, ", i, kind)
+	}
+	text.WriteString("what is it?\n")
+	placed, err := m.Place(text.String(), pictures)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m.Tokenizer().Encode(placed, true)
+}
+
+// Where chunks end, also within a picture, how many threads there are, and what was
+// computed before changes no bit.
+func TestPicturesAreDeterministic(t *testing.T) {
+	m := seeing(t, Options{Threads: 1})
+	ids, pictures := sceneOf(t, m)
+	want := seenLogits(t, m, ids, pictures, 0)
+	for _, chunk := range []int{1, 7, 16, 33} {
+		if got := seenLogits(t, m, ids, pictures, chunk); !slices.Equal(got, want) {
+			t.Errorf("chunk %d: logits differ", chunk)
+		}
+	}
+	two := seeing(t, Options{Threads: 2, Chunk: 20})
+	if got := seenLogits(t, two, ids, pictures, 0); !slices.Equal(got, want) {
+		t.Errorf("two threads: logits differ")
+	}
+	ref := seeing(t, Options{Activations: "f32"})
+	if got := seenLogits(t, ref, ids, pictures, 0); !slices.Equal(got, seenLogits(t, ref, ids, pictures, 13)) {
+		t.Errorf("reference path: logits differ by the chunk")
+	}
+}
+
+// A prompt without pictures is computed as by a model that sees none.
+func TestTextBesidePictures(t *testing.T) {
+	m := seeing(t, Options{Threads: 1})
+	ids := testmodel.Tokens("Only text, and enough of it to fill more than one chunk.")
+	alone := seenLogits(t, m, ids, nil, 8)
+	withIDs, pictures := sceneOf(t, m)
+	seenLogits(t, m, withIDs, pictures, 0)
+	if got := seenLogits(t, m, ids, nil, 8); !slices.Equal(got, alone) {
+		t.Error("logits of a text differ after pictures")
+	}
+}
+
+// counted counts what the tower computes.
+func counted(m *Model) *int {
+	n := new(int)
+	begin := m.sight.begin
+	m.sight.begin = func(p *vision.Patches, pool *kernels.Pool) (*vision.Encoding, error) {
+		*n++
+		return begin(p, pool)
+	}
+	return n
+}
+
+func generate(t testing.TB, m *Model, ids []int32, pictures []*Picture) *Result {
+	t.Helper()
+	res, err := m.Generate(context.Background(), Request{Tokens: ids, Pictures: pictures, MaxTokens: 8, IgnoreEOS: true, Raw: true}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res
+}
+
+// The same picture again is not computed again, whoever read it, and gives the same
+// tokens.
+func TestSamePictureAgain(t *testing.T) {
+	m := seeing(t, Options{Threads: 1})
+	n := counted(m)
+	one := still(t, m, 96, 64, 1)
+	first := generate(t, m, promptOf(t, m, []*Picture{one}), []*Picture{one})
+	if *n != 1 || first.Usage.Pictures != 1 || first.Usage.PicturesKnown != 0 {
+		t.Errorf("%d computed, usage %+v; want 1, of it nothing known", *n, first.Usage)
+	}
+	// The same pixels, twice in another prompt, behind another picture.
+	again, other := still(t, m, 96, 64, 1), still(t, m, 64, 64, 3)
+	list := []*Picture{other, again, still(t, m, 96, 64, 1)}
+	res := generate(t, m, promptOf(t, m, list), list)
+	if *n != 2 || res.Usage.Pictures != 3 || res.Usage.PicturesKnown != 2 {
+		t.Errorf("%d computed, usage %+v; want 2, and of 3 pictures 2 known", *n, res.Usage)
+	}
+	// What the cache of the context holds is not computed either.
+	m.sight.kept = embeddings{budget: m.sight.kept.budget}
+	res = generate(t, m, promptOf(t, m, list), list)
+	if *n != 2 || res.Usage.PicturesKnown != 3 || res.Usage.Cached == 0 {
+		t.Errorf("%d computed, usage %+v; want 2, and all known", *n, res.Usage)
+	}
+	fresh := seeing(t, Options{Threads: 1})
+	if want := generate(t, fresh, promptOf(t, fresh, []*Picture{one}), []*Picture{one}); !slices.Equal(first.Tokens, want.Tokens) {
+		t.Errorf("tokens %v, want %v", first.Tokens, want.Tokens)
+	}
+	if want := generate(t, fresh, promptOf(t, fresh, list), list); !slices.Equal(res.Tokens, want.Tokens) {
+		t.Errorf("tokens %v, want %v", res.Tokens, want.Tokens)
+	}
+}
+
+// Two prompts that differ in a picture alone have the same tokens, and share no more
+// than what is before it.
+func TestOtherPictureIsNotReused(t *testing.T) {
+	m := seeing(t, Options{Threads: 1})
+	a, b := still(t, m, 64, 64, 1), still(t, m, 64, 64, 2)
+	ids := promptOf(t, m, []*Picture{a})
+	if !slices.Equal(ids, promptOf(t, m, []*Picture{b})) {
+		t.Fatal("the prompts are not the same tokens")
+	}
+	first := generate(t, m, ids, []*Picture{a})
+	at := slices.Index(ids, testmodel.TokenImage)
+	second := generate(t, m, ids, []*Picture{b})
+	if second.Usage.Cached > at {
+		t.Errorf("%d tokens reused, the picture begins at %d", second.Usage.Cached, at)
+	}
+	third := generate(t, m, ids, []*Picture{a})
+	if !slices.Equal(first.Tokens, third.Tokens) {
+		t.Errorf("tokens %v, at first %v", third.Tokens, first.Tokens)
+	}
+	fresh := seeing(t, Options{Threads: 1})
+	if want := generate(t, fresh, ids, []*Picture{b}); !slices.Equal(second.Tokens, want.Tokens) {
+		t.Errorf("tokens %v, want %v", second.Tokens, want.Tokens)
+	}
+}
+
+// A few places that are alike by chance are not taken for the same picture.
+func TestSharedStopsBeforePictures(t *testing.T) {
+	c := &scene{runs: []run{{at: 10, n: 20}, {at: 40, n: 4}}}
+	for _, n := range [][2]int{{9, 9}, {10, 10}, {11, 10}, {17, 10}, {18, 18}, {30, 30}, {41, 40}, {43, 40}, {44, 44}} {
+		if got := c.shared(n[0]); got != n[1] {
+			t.Errorf("shared(%d) = %d, want %d", n[0], got, n[1])
+		}
+	}
+}
+
+func TestPicturesRefused(t *testing.T) {
+	m := seeing(t, Options{Threads: 1})
+	one := still(t, m, 64, 64, 1)
+	ids := promptOf(t, m, []*Picture{one})
+	run := func(m *Model, ids []int32, pictures ...*Picture) error {
+		_, err := m.Generate(context.Background(), Request{Tokens: ids, Pictures: pictures, MaxTokens: 1}, nil)
+		return err
+	}
+	text := testmodel.Tokens("text")
+	for name, c := range map[string]struct {
+		err  error
+		want error
+		say  string
+	}{
+		"no picture":       {run(m, ids), ErrPicture, "token"},
+		"no place":         {run(m, text, one), ErrPicture, "without a place"},
+		"two for one":      {run(m, ids, one, one), ErrPicture, "without a place"},
+		"places cut short": {run(m, slices.Concat(ids[:12], ids[13:]), one), ErrPicture, "places for a picture"},
+	} {
+		if !errors.Is(c.err, c.want) || !strings.Contains(c.err.Error(), c.say) {
+			t.Errorf("%s: error %v, want %v with %q", name, c.err, c.want, c.say)
+		}
+	}
+	for name, file := range map[string][]byte{
+		"empty": {}, "text": []byte("not a picture at all"), "1 x 1": noisePNG(t, 1, 1, 1), "elongated": noisePNG(t, 2000, 4, 1),
+		"truncated": noisePNG(t, 64, 64, 1)[:200],
+	} {
+		if _, err := m.Picture(bytes.NewReader(file)); !errors.Is(err, ErrPicture) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: error %v, want ErrPicture on a line", name, err)
+		}
+	}
+	if _, err := m.Place("<|image_pad|><|image_pad|>", []*Picture{one}); !errors.Is(err, ErrPicture) {
+		t.Errorf("two marks for a picture: error %v", err)
+	}
+	blind := load(t, testmodel.Write(t, testmodel.Config{}), Options{Threads: 1})
+	if _, err := blind.Picture(bytes.NewReader(noisePNG(t, 64, 64, 1))); !errors.Is(err, ErrUnsupported) {
+		t.Errorf("a model without a tower: error %v, want ErrUnsupported", err)
+	}
+	if blind.Info().Sight != nil {
+		t.Error("a model without a tower says that it takes pictures")
+	}
+}
+
+// A cancelled picture leaves the model as it was.
+func TestPictureCancelled(t *testing.T) {
+	m := seeing(t, Options{Threads: 1})
+	ids, pictures := sceneOf(t, m)
+	want := generate(t, m, ids, pictures)
+	fresh := seeing(t, Options{Threads: 1})
+	ctx, cancel := context.WithCancel(context.Background())
+	begin := fresh.sight.begin
+	fresh.sight.begin = func(p *vision.Patches, pool *kernels.Pool) (*vision.Encoding, error) {
+		cancel()
+		return begin(p, pool)
+	}
+	res, err := fresh.Generate(ctx, Request{Tokens: ids, Pictures: pictures, MaxTokens: 8, IgnoreEOS: true, Raw: true}, nil)
+	if err != nil || res.Finish != FinishCancel || len(res.Tokens) != 0 {
+		t.Fatalf("result %+v, error %v; want a cancelled one", res, err)
+	}
+	fresh.sight.begin = begin
+	if got := generate(t, fresh, ids, pictures); !slices.Equal(got.Tokens, want.Tokens) {
+		t.Errorf("tokens %v after a cancelled picture, want %v", got.Tokens, want.Tokens)
+	}
+}
+
+// Requests with pictures and without, computed beside each other, get what they get
+// alone.
+func TestPicturesBesideOthers(t *testing.T) {
+	alone := seeing(t, Options{Threads: 1, Sequences: 1})
+	ids, pictures := sceneOf(t, alone)
+	one := still(t, alone, 64, 64, 5)
+	type job struct {
+		ids      []int32
+		pictures []*Picture
+	}
+	jobs := []job{
+		{ids, pictures}, {testmodel.Tokens("Only text here, of some length, and nothing to see."), nil},
+		{promptOf(t, alone, []*Picture{one}), []*Picture{one}}, {ids, pictures},
+	}
+	var want [][]int32
+	for _, j := range jobs {
+		want = append(want, generate(t, alone, j.ids, j.pictures).Tokens)
+	}
+	m := seeing(t, Options{Threads: 2, Sequences: 4, Chunk: 24})
+	got := make([][]int32, len(jobs))
+	errs := make([]error, len(jobs))
+	var ended sync.WaitGroup
+	for i, j := range jobs {
+		ended.Go(func() {
+			res, err := m.Generate(context.Background(), Request{Tokens: j.ids, Pictures: j.pictures, MaxTokens: 8, IgnoreEOS: true, Raw: true}, nil)
+			if errs[i] = err; err == nil {
+				got[i] = res.Tokens
+			}
+		})
+	}
+	ended.Wait()
+	for i := range jobs {
+		if errs[i] != nil || !slices.Equal(got[i], want[i]) {
+			t.Errorf("request %d: tokens %v, %v; alone %v", i, got[i], errs[i], want[i])
+		}
+	}
+}
+
+// An encrypted file's tower is deciphered when it is loaded, and gives the same bits.
+func TestPicturesOfEncryptedModel(t *testing.T) {
+	plain := testmodel.Write(t, testmodel.Config{Vision: true, Random: true, Q8: 2, MaxSeq: 512})
+	secret := sealed(t, plain, "open sesame")
+	want := load(t, plain, Options{Threads: 1})
+	ids, pictures := sceneOf(t, want)
+	logits := seenLogits(t, want, ids, pictures, 0)
+	for _, residency := range []string{ResidencyFull, ResidencyLayered} {
+		m := load(t, secret, Options{Threads: 2, Residency: residency, VQF: vqf.OpenOptions{Key: testKey(t, "open sesame")}})
+		ids, pictures := sceneOf(t, m)
+		if got := seenLogits(t, m, ids, pictures, 0); !slices.Equal(got, logits) {
+			t.Errorf("%s: logits differ from those of the plain file", residency)
+		}
+		need, tower := m.Info().Need, int64(len(m.sight.mem))
+		if tower == 0 || need.Private < tower {
+			t.Errorf("%s: %d bytes of the tower, %d counted as private", residency, tower, need.Private)
+		}
+	}
+}
+
+// A memory limit makes pictures smaller before the context shorter, and what is said
+// of them is what is taken.
+func TestPicturesWithinMemory(t *testing.T) {
+	path := testmodel.Write(t, testmodel.Config{Vision: true, Random: true, Q8: 2, MaxSeq: 512})
+	wide := load(t, path, Options{Threads: 1}).Info()
+	if wide.Sight.MaxPixels != testmodel.MaxPixels || wide.Sight.FilePixels != mostFile {
+		t.Errorf("without a limit: %+v", wide.Sight)
+	}
+	limit := wide.Need.Total() / 2
+	m := load(t, path, Options{Threads: 1, MemoryLimit: limit})
+	s := m.Info().Sight
+	if m.Info().Need.Total() > limit || s.FilePixels >= wide.Sight.FilePixels || s.MaxPixels >= wide.Sight.MaxPixels || m.Info().Context != wide.Context {
+		t.Errorf("limit %d: need %d, context %d, %+v", limit, m.Info().Need.Total(), m.Info().Context, s)
+	}
+	large := noisePNG(t, 8, 8, 1) // with another size in its header
+	binary.BigEndian.PutUint32(large[16:], 4096)
+	binary.BigEndian.PutUint32(large[20:], uint32(s.FilePixels/4096+1))
+	binary.BigEndian.PutUint32(large[29:], crc32.ChecksumIEEE(large[12:29]))
+	if _, err := m.Picture(bytes.NewReader(large)); !errors.Is(err, ErrPicture) || !strings.Contains(err.Error(), fmt.Sprint(s.FilePixels)) {
+		t.Errorf("a picture of more than %d pixels: error %v, want ErrPicture that says so", s.FilePixels, err)
+	}
+	if p := still(t, m, 256, 256, 1); int64(p.Places())*testmodel.PlaceSide*testmodel.PlaceSide > s.MaxPixels {
+		t.Errorf("%d places, at most %d pixels", p.Places(), s.MaxPixels)
+	}
+	_, err := Load(path, Options{Threads: 1, MemoryLimit: 1 << 20})
+	var memory *MemoryError
+	if !errors.As(err, &memory) {
+		t.Errorf("a limit of 1 MiB: error %v, want a MemoryError", err)
+	}
+}
+
+// While the tower computes for one request, another is answered: in between its
+// steps, and with the tokens it gets alone.
+func TestAnswersGoOnBesidePictures(t *testing.T) {
+	m := seeing(t, Options{Threads: 1, Sequences: 2})
+	req := Request{Tokens: testmodel.Tokens("Say something."), MaxTokens: 16, IgnoreEOS: true, Raw: true}
+	want, err := m.Generate(context.Background(), req, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pictures := []*Picture{film(t, m, 24, 48, 48, 2)}
+	ids := promptOf(t, m, pictures)
+	var other *generation
+	begin := m.sight.begin
+	m.sight.begin = func(p *vision.Patches, pool *kernels.Pool) (*vision.Encoding, error) {
+		var err error
+		if other, err = m.newGeneration(req); err == nil {
+			err = m.sched.enter(other)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		return begin(p, pool)
+	}
+	between := 0 // passes that began while a picture was under way
+	m.st.trace = func(layer int, _ []float32) {
+		if layer == 0 && m.sight.at != nil {
+			between++
+		}
+	}
+	if res := generate(t, m, ids, pictures); len(res.Tokens) == 0 {
+		t.Error("no answer about the video")
+	}
+	got, err := other.follow(context.Background(), nil)
+	if err != nil || !slices.Equal(got.Tokens, want.Tokens) {
+		t.Errorf("tokens %v, %v; alone %v", got, err, want.Tokens)
+	}
+	if between < req.MaxTokens {
+		t.Errorf("%d passes beside the picture, want the whole other answer of %d", between, req.MaxTokens)
+	}
+}
+
+// What a request has read of its pictures is let go, a cancelled one's picture too.
+func TestPicturesAreLetGo(t *testing.T) {
+	m := seeing(t, Options{Threads: 1, Chunk: 16})
+	ids, pictures := sceneOf(t, m)
+	c, err := m.compose(ids, pictures)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range pictures {
+		c.made[p] = new(vision.Embedding)
+	}
+	for _, r := range c.runs {
+		c.read(r.at + r.n - 1)
+		if c.made[r.picture] == nil {
+			t.Errorf("a picture is gone before its last place, at %d", r.at)
+		}
+		c.read(r.at + r.n)
+	}
+	if len(c.made) != 0 {
+		t.Errorf("%d pictures are still there", len(c.made))
+	}
+}
+
+// In layered residency the tower's weights are dropped behind each step, and admission
+// counts a step's.
+func TestPicturesLayered(t *testing.T) {
+	path := testmodel.Write(t, testmodel.Config{Vision: true, Random: true, Q8: 2, MaxSeq: 512})
+	full, layered := load(t, path, Options{Threads: 1}), load(t, path, Options{Threads: 1, Residency: ResidencyLayered})
+	ids, pictures := sceneOf(t, full)
+	if !slices.Equal(seenLogits(t, full, ids, pictures, 0), seenLogits(t, layered, ids, pictures, 0)) {
+		t.Error("logits differ by residency")
+	}
+	tower, least := vision.WeightBytes(layered.file), vision.StepBytes(layered.file)
+	if n := layered.Info().Need; n.Weights > full.Info().Need.Weights-(tower-least)/2 { // slots are whole pages
+		t.Errorf("weights of %d bytes, %d in full; the tower has %d, a step %d", n.Weights, full.Info().Need.Weights, tower, least)
+	}
+}
+
+// The bits of a prompt with pictures, the same on every machine.
+func TestPictureDigest(t *testing.T) {
+	const want uint64 = 0x8be8372c8e469dad
+	m := seeing(t, Options{Threads: 1})
+	pictures := []*Picture{gradient(t, m, 96, 64), gradient(t, m, 40, 100)}
+	h := fnv.New64a()
+	if err := binary.Write(h, binary.LittleEndian, seenLogits(t, m, promptOf(t, m, pictures), pictures, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if got := h.Sum64(); got != want {
+		t.Errorf("digest %#x, want %#x", got, want)
+	}
+}
+
+// gradient is a picture of numbers alone.
+func gradient(t *testing.T, m *Model, w, h int) *Picture {
+	t.Helper()
+	img := image.NewRGBA(image.Rect(0, 0, w, h))
+	for y := range h {
+		for x := range w {
+			img.SetRGBA(x, y, color.RGBA{uint8(3 * x), uint8(5 * y), uint8(x * y), 255})
+		}
+	}
+	var b bytes.Buffer
+	if err := png.Encode(&b, img); err != nil {
+		t.Fatal(err)
+	}
+	p, err := m.Picture(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
