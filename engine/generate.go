@@ -48,6 +48,7 @@ type generation struct {
 	bell    chan struct{} // capacity 1: there is news
 	listens bool          // on is not nil
 	scene   *scene        // nil: text only
+	tools   *toolParser   // nil: calls of tools are text
 	leaving context.Context
 	quit    func() // ends leaving: nobody waits any more; nil without a scene
 
@@ -57,13 +58,16 @@ type generation struct {
 	seq     *sequence // nil while it waits
 	forced  []int32   // to be said before anything is sampled
 	closed  bool      // the thinking budget was used up
+	form    *form     // that the answer is held to; nil: none
 
 	// Guarded by the scheduler's mutex until over, the caller's then. What only the
 	// scheduler writes it reads without.
-	all      []int32  // prompt and what was generated
-	labels   []int32  // the same with pictures told apart; nil without a scene
-	out      answer   // take is the caller's
-	unsent   int      // tokens generated that are in no Delta yet
+	all      []int32 // prompt and what was generated
+	labels   []int32 // the same with pictures told apart; nil without a scene
+	out      answer  // take is the caller's
+	unsent   int     // tokens generated that are in no Delta yet
+	logs     []Logprob
+	told     int      // of logs, those that are in a Delta
 	progress Progress // of a long prompt
 	computed bool     // progress is news
 	lag      int      // tokens since the caller began to be behind
@@ -98,6 +102,9 @@ func (m *Model) newGeneration(req Request) (*generation, error) {
 			return nil, badRequest("stop string %q: empty or not UTF-8", stop)
 		}
 	}
+	if req.TopLogprobs < 0 || req.TopLogprobs > MaxTopLogprobs || req.TopLogprobs > 0 && !req.Logprobs {
+		return nil, badRequest("top_logprobs %d: 0 to %d, with logprobs", req.TopLogprobs, MaxTopLogprobs)
+	}
 	if req.MaxTokens < 0 || req.ThinkBudget < 0 {
 		return nil, badRequest("max_tokens %d and think_budget %d: want 0 or more", req.MaxTokens, req.ThinkBudget)
 	}
@@ -107,13 +114,16 @@ func (m *Model) newGeneration(req Request) (*generation, error) {
 	if err := g.see(); err != nil {
 		return nil, err
 	}
+	if err := g.hold(); err != nil {
+		return nil, err
+	}
 	g.stops = append(g.stops, req.StopIDs...)
 	if !req.IgnoreEOS {
 		g.stops = append(g.stops, m.meta.StopIDs...)
 	}
 	g.all = append(make([]int32, 0, len(g.prompt)+g.max), g.prompt...)
 	g.sampler = newSampler(m.scratch, req.Sampling, g.prompt)
-	g.out = answer{marks: m.marks, raw: req.Raw, stop: stopper{stops: req.Stop}}
+	g.out = answer{marks: m.marks, raw: req.Raw, stop: stopper{stops: req.Stop}, tools: g.tools}
 	if m.tok != nil {
 		g.out.stream = m.tok.NewStream(!req.Raw)
 		inside := !req.Raw && m.marks.openAtEnd(m.tok, g.prompt)
@@ -181,10 +191,30 @@ func (g *generation) progressed() {
 	}
 }
 
-// next is the next token: a forced one, else one that is sampled.
+// next is the next token, and its logprob where that is asked for.
 func (g *generation) next(logits []float32) (int32, error) {
+	logged := g.req.Logprobs && !g.out.inside
+	if logged {
+		g.sampler.remember(logits)
+	}
+	id, err := g.choose(logits)
+	if err != nil || !logged || id == g.m.marks.open && !g.req.Raw || slices.Contains(g.stops, id) {
+		return id, err
+	}
+	l, err := g.sampler.logprob(id, g.req.TopLogprobs)
+	g.logs = append(g.logs, l)
+	return id, err
+}
+
+// choose is the next token: a forced one, else one that is sampled.
+func (g *generation) choose(logits []float32) (int32, error) {
 	if b := g.req.ThinkBudget; b > 0 && g.out.inside && g.out.thought >= b && !g.closed {
 		g.forced, g.closed = g.m.marks.end, true
+	}
+	if g.form != nil && !g.out.inside {
+		if err := g.form.before(g, logits); err != nil {
+			return 0, err
+		}
 	}
 	if len(g.forced) > 0 {
 		id := g.forced[0]
@@ -209,7 +239,11 @@ func (g *generation) take(id int32) bool {
 	}
 	g.unsent++
 	g.sampler.accept(id)
+	inside := g.out.inside
 	ended := g.out.token(id)
+	if g.form != nil {
+		ended = g.form.behind(g, id, inside) || ended
+	}
 	if g.listens && g.out.isNew() {
 		g.news = true
 		g.lag++
@@ -279,7 +313,11 @@ func (g *generation) deliver(on func(Event) error) (over bool, err error) {
 	}
 	g.lag = 0
 	d := Delta{Tokens: g.unsent}
-	if d.Text, d.Thinking = g.out.take(); d.Text != "" || d.Thinking != "" {
+	fresh := g.out.take(&d)
+	if fresh || over {
+		d.Logprobs, g.told = g.logs[g.told:len(g.logs):len(g.logs)], len(g.logs)
+	}
+	if fresh {
 		g.unsent = 0
 	}
 	mu.Unlock()
@@ -291,7 +329,7 @@ func (g *generation) deliver(on func(Event) error) (over bool, err error) {
 			return over, err
 		}
 	}
-	if d.Text != "" || d.Thinking != "" {
+	if fresh || len(d.Logprobs) > 0 {
 		return over, on(Event{Delta: &d})
 	}
 	return over, nil
@@ -306,6 +344,10 @@ func (g *generation) result() *Result {
 			Pictures: len(g.req.Pictures), PicturesKnown: g.picturesKnown(),
 		},
 		Timing: Timing{Total: g.end.Sub(g.start)},
+	}
+	r.Logprobs = g.logs
+	if p := g.tools; p != nil {
+		r.ToolCalls, r.BadToolCall = p.calls, p.bad
 	}
 	t := &r.Timing
 	if g.begun.IsZero() {

@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"encoding/json"
 	"time"
 
 	"windhover/vqf"
@@ -87,6 +88,25 @@ type Request struct {
 	// ThinkBudget bounds the thinking in tokens: when it is used up, the end
 	// of the thinking is put in the model's mouth. 0 means no bound.
 	ThinkBudget int
+	// Schema is a JSON schema that the answer is held to, behind its thinking: see
+	// package grammar for what of schemas is taken. It ends where the value does.
+	Schema []byte
+	// JSONObject holds the answer to any JSON object.
+	JSONObject bool
+	// Tools are the functions that the prompt told the model of, as JSON objects
+	// {"type":"function","function":{"name","parameters"}}. Its calls of them are
+	// taken out of the text.
+	Tools []json.RawMessage
+	// MustCall makes the answer one call of a tool, of the one named CallTool where
+	// that is not empty.
+	MustCall bool
+	CallTool string
+	// MayThink lets an answer that is held to a form begin with thinking.
+	MayThink bool
+	// Logprobs asks for the logprob of each token of the answer and of the
+	// TopLogprobs best ones in its place, at most [MaxTopLogprobs].
+	Logprobs    bool
+	TopLogprobs int
 	// Raw leaves thinking in the text and shows special tokens as text.
 	Raw bool
 	// Truncate says what of a prompt is dropped that leaves no room for MaxTokens:
@@ -118,12 +138,32 @@ type Progress struct {
 	Done, Total int // tokens; Total is the prompt, cached tokens count as done
 }
 
-// Delta is new text: whole characters, never a part of one.
+// Delta is what is new: text in whole characters, never a part of one, calls of
+// tools behind it, or only logprobs of tokens that gave no text.
 type Delta struct {
-	Text     string
-	Thinking string
-	Tokens   int // tokens generated since the last Delta
+	Text      string
+	Thinking  string
+	ToolCalls []ToolCall
+	Logprobs  []Logprob // of the answer's tokens, none of the thinking's
+	Tokens    int       // tokens generated since the last Delta
 }
+
+// ToolCall is a call of a tool.
+type ToolCall struct {
+	Name      string
+	Arguments string // a JSON object
+}
+
+// Logprob is the natural logarithm of the probability that the model gave a token,
+// by its raw logits: before penalties, temperature, filters and forms.
+type Logprob struct {
+	ID    int32
+	Value float32
+	Top   []Logprob // the best tokens in its place, best first
+}
+
+// MaxTopLogprobs is the most that Request.TopLogprobs may ask for.
+const MaxTopLogprobs = 20
 
 // How a generation ended.
 const (
@@ -141,8 +181,12 @@ type Result struct {
 	Finish    string  // FinishStop, FinishLength, FinishCancel, FinishDeadline
 	Tokens    []int32 // as generated, without the end token
 	Truncated int     // tokens dropped from the prompt, by Truncate
-	Usage     Usage
-	Timing    Timing
+	ToolCalls []ToolCall
+	// BadToolCall: something that began like a call is none; it stands in the text.
+	BadToolCall bool
+	Logprobs    []Logprob // all that the deltas gave
+	Usage       Usage
+	Timing      Timing
 }
 
 // Usage counts tokens.

@@ -42,6 +42,7 @@ type sampler struct {
 type scratch struct {
 	cand []candidate // [vocab]
 	most []float32   // [vocab/kernels.MaxBlock, rounded up] the largest logit of each block
+	raw  []float32   // [vocab] before any change, for logprobs; nil until the first are asked for
 }
 
 // shareBlock is how many probabilities are computed at once.

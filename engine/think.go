@@ -66,6 +66,7 @@ type answer struct {
 	raw    bool              // all is text
 	stream *tokenizer.Stream // nil without a tokenizer: no text at all
 	stop   stopper
+	tools  *toolParser // nil: calls of tools are text
 
 	text, thinking strings.Builder // all that was shown
 	inside         bool            // between the markers
@@ -106,6 +107,9 @@ func (a *answer) finish() {
 	}
 	a.put(a.stream.Flush())
 	a.show(a.stop.flush())
+	if a.tools != nil {
+		a.write(a.tools.flush())
+	}
 }
 
 // put routes a piece of text.
@@ -132,17 +136,29 @@ func (a *answer) put(piece string) bool {
 }
 
 func (a *answer) show(text string) {
+	if a.tools != nil {
+		text = a.tools.push(text)
+	}
+	a.write(text)
+}
+
+func (a *answer) write(text string) {
 	a.text.WriteString(text)
 	a.newText.WriteString(text)
 }
 
 // isNew tells whether take has something to return.
-func (a *answer) isNew() bool { return a.newText.Len()+a.newThinking.Len() > 0 }
+func (a *answer) isNew() bool {
+	return a.newText.Len()+a.newThinking.Len() > 0 || a.tools != nil && len(a.tools.fresh) > 0
+}
 
-// take returns what is new since the last take.
-func (a *answer) take() (text, thinking string) {
-	text, thinking = a.newText.String(), a.newThinking.String()
+// take moves what is new since the last take to d; it reports whether there is any.
+func (a *answer) take(d *Delta) bool {
+	d.Text, d.Thinking = a.newText.String(), a.newThinking.String()
 	a.newText.Reset()
 	a.newThinking.Reset()
-	return text, thinking
+	if a.tools != nil {
+		d.ToolCalls, a.tools.fresh = a.tools.fresh, nil
+	}
+	return d.Text != "" || d.Thinking != "" || len(d.ToolCalls) > 0
 }

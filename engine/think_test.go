@@ -67,15 +67,17 @@ func TestAnswer(t *testing.T) {
 			text, thinking := "", ""
 			for _, id := range say(c.said) {
 				found := a.token(id)
-				x, y := a.take()
-				text, thinking = text+x, thinking+y
+				var d Delta
+				a.take(&d)
+				text, thinking = text+d.Text, thinking+d.Thinking
 				if found {
 					break
 				}
 			}
 			a.finish()
-			x, y := a.take()
-			text, thinking = text+x, thinking+y
+			var d Delta
+			a.take(&d)
+			text, thinking = text+d.Text, thinking+d.Thinking
 			if text != c.text || thinking != c.thinking {
 				t.Errorf("text %q and thinking %q, want %q and %q", text, thinking, c.text, c.thinking)
 			}

@@ -84,6 +84,10 @@ func (t *Tokenizer) Token(id int32) string {
 // recognises in a text only when asked to.
 func (t *Tokenizer) Special(id int32) bool { return t.valid(id) && t.kind[id]&kindSpecial != 0 }
 
+// Added tells whether a token is one that is found in a text before anything else:
+// a special one, or a marker such as "<tool_call>".
+func (t *Tokenizer) Added(id int32) bool { return t.valid(id) && t.kind[id]&kindAdded != 0 }
+
 // Prefix returns the ids that the file's post-processor puts before a
 // sequence (the begin-of-text token of Llama 3), usually none. Encode does
 // not add them: a chat template spells them out.
