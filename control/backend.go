@@ -35,12 +35,15 @@ type Generator interface {
 	Tokenize(ctx context.Context, r *Request) ([]int32, error)
 }
 
-// Event is a step of a generation: a piece of the answer (Text or Thinking with
-// Tokens) or, where Phase is set, progress.
+// Event is a step of a generation: a piece of the answer (Text or Thinking, calls of
+// tools behind it, logprobs of its tokens, with Tokens) or, where Phase is set,
+// progress.
 type Event struct {
-	Text     string
-	Thinking string
-	Tokens   int // tokens this piece stands for; 0 while text is held back is fine
+	Text      string
+	Thinking  string
+	ToolCalls []ToolCall     // whole ones
+	Logprobs  []TokenLogprob // where the request asks for them
+	Tokens    int            // tokens this piece stands for; 0 while text is held back is fine
 
 	Phase       string // "prefill"
 	Done, Total int    // tokens
@@ -48,12 +51,14 @@ type Event struct {
 
 // Result ends a generation.
 type Result struct {
-	Finish     string // FinishStop, FinishLength; FinishCancel and FinishDeadline where ctx ended
-	Usage      Usage
-	TTFT       time.Duration // from the call of Generate; 0: measured here
-	PrefillTPS float64
-	DecodeTPS  float64
-	Model      ModelRef // what really answered
+	Finish string // FinishStop, FinishCalls, FinishLength; FinishCancel and FinishDeadline where ctx ended
+	// BadToolCall: something that began like a call of a tool stands in the text.
+	BadToolCall bool
+	Usage       Usage
+	TTFT        time.Duration // from the call of Generate; 0: measured here
+	PrefillTPS  float64
+	DecodeTPS   float64
+	Model       ModelRef // what really answered
 }
 
 // JobRunner carries out commands.

@@ -24,6 +24,7 @@ const (
 	FinishLength   = "length"
 	FinishCancel   = "cancel"
 	FinishDeadline = "deadline"
+	FinishCalls    = "tool_calls" // as stop, and there are calls of tools
 )
 
 // Reply is one message of the device about one request. Exactly one of the pointers
@@ -56,26 +57,50 @@ type Progress struct {
 	Total int    `json:"total"`
 }
 
-// Delta is the next piece of the answer: text or thinking, never both.
+// Delta is the next piece of the answer: one of text, thinking, a call of a tool and
+// logprobs.
 type Delta struct {
-	Text     string `json:"text,omitempty"`
-	Thinking string `json:"thinking,omitempty"`
-	N        int    `json:"n"` // tokens in this piece
+	Text     string         `json:"text,omitempty"`
+	Thinking string         `json:"thinking,omitempty"`
+	ToolCall *ToolCall      `json:"tool_call,omitempty"`
+	Logprobs []TokenLogprob `json:"logprobs,omitempty"`
+	N        int            `json:"n"` // tokens in this piece
+}
+
+// ToolCall is a call of a tool by the model. Where one is too long for a delta, its
+// arguments come in pieces, of which the first alone has ID and Name.
+type ToolCall struct {
+	Index     int    `json:"index"` // from 0, in the order of the answer
+	ID        string `json:"id,omitempty"`
+	Name      string `json:"name,omitempty"`
+	Arguments string `json:"arguments"` // a JSON object, as text
+}
+
+// TokenLogprob is a token of the answer with the natural logarithm of the probability
+// that the model gave it, before all that bears on the choice.
+type TokenLogprob struct {
+	Token   string         `json:"token"`
+	ID      int32          `json:"id"`
+	Logprob float32        `json:"logprob"`
+	Bytes   []byte         `json:"bytes,omitempty"` // where Token is not all of it: a part of a character
+	Top     []TokenLogprob `json:"top,omitempty"`   // the best tokens in its place, best first
 }
 
 // Done is the end of a request that was carried out.
 type Done struct {
-	Text        *string   `json:"text,omitempty"` // nil where there is none or it was left out
-	Thinking    string    `json:"thinking,omitempty"`
-	Finish      string    `json:"finish,omitempty"`
-	TextOmitted bool      `json:"text_omitted,omitempty"`
-	Bytes       int       `json:"bytes,omitempty"`  // of the text that was left out
-	SHA256      string    `json:"sha256,omitempty"` // of the text that was left out
-	Usage       *Usage    `json:"usage,omitempty"`
-	Timing      *Timing   `json:"timing,omitempty"`
-	Model       *ModelRef `json:"model,omitempty"`
-	IDs         []int32   `json:"ids,omitempty"`   // tokenize
-	Found       *bool     `json:"found,omitempty"` // cancel, fetch
+	Text        *string    `json:"text,omitempty"` // nil where there is none or it was left out
+	Thinking    string     `json:"thinking,omitempty"`
+	ToolCalls   []ToolCall `json:"tool_calls,omitempty"`
+	BadToolCall bool       `json:"tool_call_malformed,omitempty"` // something like a call stands in the text
+	Finish      string     `json:"finish,omitempty"`
+	TextOmitted bool       `json:"text_omitted,omitempty"`
+	Bytes       int        `json:"bytes,omitempty"`  // of the text that was left out
+	SHA256      string     `json:"sha256,omitempty"` // of the text that was left out
+	Usage       *Usage     `json:"usage,omitempty"`
+	Timing      *Timing    `json:"timing,omitempty"`
+	Model       *ModelRef  `json:"model,omitempty"`
+	IDs         []int32    `json:"ids,omitempty"`   // tokenize
+	Found       *bool      `json:"found,omitempty"` // cancel, fetch
 }
 
 // Usage counts tokens, and pictures.

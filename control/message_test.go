@@ -126,13 +126,13 @@ var requestCases = []struct {
 		raw: `{"id":"r-81","model":"qwen3-0.6b","messages":[{"role":"user","content":"hi"}],"max_tokens":9,"temperature":0,"top_p":0.5,` +
 			`"top_k":3,"min_p":0.1,"repeat_penalty":1.5,"seed":18446744073709551615,"stop":["\n\n"],"stream":false,"stream_qos":0,"flush_ms":0,` +
 			`"final_text":false,"deadline_ms":60000,"sent_at":"2026-11-29T12:00:00.000Z","ttl_ms":30000,"priority":0,"think":true,` +
-			`"think_budget":7,"truncate":"oldest","json_schema":{},"tools":[{}]}`,
+			`"think_budget":7,"truncate":"oldest","json_schema":{},"tools":[{"name":"f"}],"tool_choice":"none","logprobs":true,"top_logprobs":20}`,
 		value: request(OpChat, func(r *Request) {
 			*r = Request{Op: OpChat, Client: "me", ID: "r-81", Model: "qwen3-0.6b",
 				Messages: []Message{{Role: "user", Content: Content{Text: "hi"}}}, MaxTokens: 9,
 				Temperature: f32(0), TopP: f32(0.5), TopK: new(int), MinP: 0.1, RepeatPenalty: 1.5, Seed: new(uint64),
 				Stop: []string{"\n\n"}, Truncate: "oldest", Think: true, ThinkBudget: 7,
-				Schema: json.RawMessage("{}"), Tools: []json.RawMessage{json.RawMessage("{}")},
+				Schema: json.RawMessage("{}"), Tools: []json.RawMessage{json.RawMessage(`{"name":"f"}`)}, ToolChoice: ToolsNone, Logprobs: true, TopLogprobs: 20,
 				Deadline: time.Minute, SentAt: time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC), TTL: 30 * time.Second}
 			*r.TopK, *r.Seed = 3, 1<<64-1
 		})}},

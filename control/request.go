@@ -52,6 +52,16 @@ const (
 	TruncateMiddle = "middle" // what is behind the first question and its answer, or the first quarter of the room
 )
 
+// What Request.ToolChoice says.
+const (
+	ToolsNone     = "none"     // no tool is called, nor is the model told of any
+	ToolsRequired = "required" // the answer is a call of a tool
+	ToolsNamed    = "function" // it is one of ToolName
+)
+
+// MaxTopLogprobs is the most that Request.TopLogprobs may be.
+const MaxTopLogprobs = 20
+
 // Request is one question of a client, decoded, checked and with the defaults of the
 // protocol filled in.
 type Request struct {
@@ -63,7 +73,13 @@ type Request struct {
 	Prompt   string
 	Messages []Message
 	Tools    []json.RawMessage
-	Schema   json.RawMessage // json_schema
+
+	Schema      json.RawMessage // json_schema: the answer is a value of it
+	JSONObject  bool            // the answer is a JSON object
+	ToolChoice  string          // "" (the model's), ToolsNone, ToolsRequired or ToolsNamed
+	ToolName    string          // with ToolsNamed
+	Logprobs    bool
+	TopLogprobs int // 0 to MaxTopLogprobs
 
 	MaxTokens     int
 	Temperature   *float32 // nil: the model's default, else DefaultTemperature; so for the next two
@@ -151,6 +167,10 @@ type wireRequest struct {
 	Messages      []Message         `json:"messages,omitempty"`
 	Tools         []json.RawMessage `json:"tools,omitempty"`
 	Schema        json.RawMessage   `json:"json_schema,omitempty"`
+	JSONObject    bool              `json:"json_object,omitempty"`
+	ToolChoice    json.RawMessage   `json:"tool_choice,omitempty"`
+	Logprobs      bool              `json:"logprobs,omitempty"`
+	TopLogprobs   int               `json:"top_logprobs,omitempty"`
 	MaxTokens     *int              `json:"max_tokens,omitempty"`
 	Temperature   *float32          `json:"temperature,omitempty"`
 	TopP          *float32          `json:"top_p,omitempty"`
@@ -215,7 +235,10 @@ func (r *Request) fill(w *wireRequest) error {
 		}
 		r.ID = *w.ID
 	}
-	r.Model, r.Messages, r.Tools, r.Schema = w.Model, w.Messages, w.Tools, w.Schema
+	r.Model, r.Messages, r.Tools = w.Model, w.Messages, w.Tools
+	if err := r.fillForm(w); err != nil {
+		return err
+	}
 	r.Temperature, r.TopP, r.TopK, r.Seed = w.Temperature, w.TopP, w.TopK, w.Seed
 	r.Stop, r.Truncate, r.Think, r.ThinkBudget = w.Stop, w.Truncate, w.Think, w.ThinkBudget
 	r.Target, r.FromSeq = w.Target, w.FromSeq
@@ -257,7 +280,8 @@ func (r *Request) fill(w *wireRequest) error {
 // out, Op and Client stand in the topic.
 func (r *Request) Encode() ([]byte, error) {
 	w := wireRequest{
-		Model: r.Model, Messages: r.Messages, Tools: r.Tools, Schema: r.Schema,
+		Model: r.Model, Messages: r.Messages, Tools: r.Tools, Schema: r.Schema, JSONObject: r.JSONObject, ToolChoice: r.toolChoice(),
+		Logprobs: r.Logprobs, TopLogprobs: r.TopLogprobs,
 		Temperature: r.Temperature, TopP: r.TopP, TopK: r.TopK, Seed: r.Seed,
 		Stop: r.Stop, Truncate: r.Truncate, Think: r.Think, ThinkBudget: r.ThinkBudget,
 		Target: r.Target, FromSeq: r.FromSeq,

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -13,6 +14,7 @@ import (
 
 const (
 	batchTokens   = 16                     // a delta goes out at this many tokens, or after flush_ms
+	callRoom      = 768                    // of that, for id and name of a call of a tool
 	deltaRoom     = maxDeltaBytes - 256    // for the text; the rest is id, seq and names
 	progressEvery = 250 * time.Millisecond // between two progress messages
 )
@@ -51,6 +53,7 @@ type stream struct {
 	lastPr time.Time
 
 	text, thinking tail
+	calls          []ToolCall
 	tokens         int
 	firstAt        time.Time // of the first piece
 
@@ -60,9 +63,11 @@ type stream struct {
 	first     []byte // accepted as sent
 }
 
-// segment is text of one kind that waits to be sent.
+// segment is text of one kind that waits to be sent, a call of a tool or logprobs.
 type segment struct {
 	thinking bool
+	call     *ToolCall // buf has its arguments
+	logs     []TokenLogprob
 	buf      []byte
 	n        int
 }
@@ -107,6 +112,12 @@ func (s *stream) push(ev Event) error {
 			s.add(now, false, text, n)
 			n = 0
 		}
+		for _, call := range ev.ToolCalls {
+			s.calls = append(s.calls, call)
+			s.addCall(now, call, n)
+			n = 0
+		}
+		s.addLogprobs(now, ev.Logprobs)
 		s.carry = n
 	}
 	s.box.activate(s)
@@ -137,15 +148,48 @@ func (s *stream) add(now time.Time, thinking bool, text string, n int) {
 	if len(s.segs) == 0 {
 		s.due = now.Add(s.flush)
 	}
-	if last := len(s.segs) - 1; last >= 0 && s.segs[last].thinking == thinking {
+	last := len(s.segs) - 1
+	if last > 0 && s.segs[last].logs != nil {
+		last-- // text goes on before the logprobs that wait
+	}
+	if last >= 0 && s.segs[last].isText(thinking) {
 		s.segs[last].buf = append(s.segs[last].buf, text...)
 		s.segs[last].n += n
 	} else {
-		s.segs = append(s.segs, segment{thinking, []byte(text), n})
+		s.segs = append(s.segs, segment{thinking: thinking, buf: []byte(text), n: n})
 	}
 	if s.waits += n; s.waits >= batchTokens {
 		s.due = now
 	}
+}
+
+func (g *segment) isText(thinking bool) bool {
+	return g.call == nil && g.logs == nil && g.thinking == thinking
+}
+
+// addCall queues a call of a tool; it does not wait.
+func (s *stream) addCall(now time.Time, call ToolCall, n int) {
+	if !s.deltas {
+		return
+	}
+	s.segs = append(s.segs, segment{call: &call, buf: []byte(call.Arguments), n: n})
+	s.waits += n
+	s.due = now
+}
+
+// addLogprobs queues logprobs. They go out in deltas alone, whatever else does.
+func (s *stream) addLogprobs(now time.Time, logs []TokenLogprob) {
+	if len(logs) == 0 {
+		return
+	}
+	if len(s.segs) == 0 {
+		s.due = now.Add(s.flush)
+	}
+	if last := len(s.segs) - 1; last >= 0 && s.segs[last].logs != nil {
+		s.segs[last].logs = append(s.segs[last].logs, logs...)
+		return
+	}
+	s.segs = append(s.segs, segment{logs: slices.Clone(logs)})
 }
 
 // outcome is what the stream has said so far.
@@ -158,7 +202,7 @@ type outcome struct {
 func (s *stream) outcome() outcome {
 	s.box.mu.Lock()
 	defer s.box.mu.Unlock()
-	return outcome{s.tokens, s.firstAt, s.tokens == 0 && s.text.all.Len() == 0 && s.thinking.all.Len() == 0}
+	return outcome{s.tokens, s.firstAt, s.tokens == 0 && len(s.calls) == 0 && s.text.all.Len() == 0 && s.thinking.all.Len() == 0}
 }
 
 // done ends the stream with what was said; d lacks only the text. final says whether
@@ -173,8 +217,12 @@ func (s *stream) done(d Done, final bool) {
 		s.add(now, true, s.thinking.close(), 0)
 		s.add(now, false, s.text.close(), 0)
 		text := s.text.all.String()
-		d.Text, d.Thinking = &text, s.thinking.all.String()
-		keep := final && len(text)+len(d.Thinking) <= maxDoneText
+		d.Text, d.Thinking, d.ToolCalls = &text, s.thinking.all.String(), s.calls
+		size := len(text) + len(d.Thinking)
+		for _, call := range s.calls {
+			size += len(call.Arguments)
+		}
+		keep := final && size <= maxDoneText
 		if keep {
 			p, err := (&Reply{Type: TypeDone, ID: s.id, Seq: 1 << 30, Done: &d}).Encode()
 			keep = err == nil && len(p) <= maxDoneBytes
@@ -185,9 +233,12 @@ func (s *stream) done(d Done, final bool) {
 				s.deltas = true
 				s.add(now, true, d.Thinking, 0)
 				s.add(now, false, text, s.tokens)
+				for _, call := range s.calls {
+					s.addCall(now, call, 0)
+				}
 			}
 			d.TextOmitted, d.Bytes, d.SHA256 = true, len(text), hex.EncodeToString(sum[:])
-			d.Text, d.Thinking = nil, ""
+			d.Text, d.Thinking, d.ToolCalls = nil, "", nil
 		}
 		s.close(&Reply{Type: TypeDone, ID: s.id, Done: &d})
 	})
@@ -270,14 +321,25 @@ func (s *stream) produce() *message {
 // nextDelta takes as much of the first segment as fits in one message.
 func (s *stream) nextDelta() *Delta {
 	g := &s.segs[0]
-	cut, n := fit(g.buf, deltaRoom), g.n
+	if g.logs != nil {
+		return s.nextLogprobs()
+	}
+	room := deltaRoom
+	if g.call != nil {
+		room -= callRoom
+	}
+	cut, n := fit(g.buf, room), g.n
 	if cut < len(g.buf) {
 		n = g.n * cut / len(g.buf)
 	}
 	d := &Delta{N: n}
-	if g.thinking {
+	switch {
+	case g.call != nil:
+		d.ToolCall = &ToolCall{Index: g.call.Index, ID: g.call.ID, Name: g.call.Name, Arguments: string(g.buf[:cut])}
+		g.call.ID, g.call.Name = "", ""
+	case g.thinking:
 		d.Thinking = string(g.buf[:cut])
-	} else {
+	default:
 		d.Text = string(g.buf[:cut])
 	}
 	g.buf, g.n = g.buf[cut:], g.n-n
@@ -286,6 +348,38 @@ func (s *stream) nextDelta() *Delta {
 		s.segs = s.segs[1:]
 	}
 	return d
+}
+
+// nextLogprobs takes as many of the first segment as fit in one message. Of a token
+// that does not fit alone the last of the best ones are left out.
+func (s *stream) nextLogprobs() *Delta {
+	g := &s.segs[0]
+	room, n := deltaRoom, 0
+	for ; n < len(g.logs); n++ {
+		size := g.logs[n].size()
+		for n == 0 && size > room && len(g.logs[0].Top) > 0 {
+			g.logs[0].Top = g.logs[0].Top[:len(g.logs[0].Top)-1]
+			size = g.logs[0].size()
+		}
+		if n > 0 && size > room {
+			break
+		}
+		room -= size
+	}
+	d := &Delta{Logprobs: g.logs[:n:n]}
+	if g.logs = g.logs[n:]; len(g.logs) == 0 {
+		s.segs = s.segs[1:]
+	}
+	return d
+}
+
+// size is the bytes that a token's logprobs take in a message.
+func (l *TokenLogprob) size() int {
+	p, err := encode(l)
+	if err != nil {
+		return 0 // produce says what is wrong
+	}
+	return len(p) + len(",")
 }
 
 func (s *stream) remember(r *Reply, p []byte) {
@@ -309,7 +403,7 @@ func (s *stream) dropSent() int {
 	s.box.mu.Lock()
 	defer s.box.mu.Unlock()
 	s.sent, s.sentBytes = nil, 0
-	s.text, s.thinking = tail{}, tail{}
+	s.text, s.thinking, s.calls = tail{}, tail{}, nil
 	return len(s.first) + len(s.final)
 }
 
@@ -323,7 +417,11 @@ func (s *stream) busy() bool {
 func (s *stream) heldBytes() int {
 	s.box.mu.Lock()
 	defer s.box.mu.Unlock()
-	return s.sentBytes + s.text.all.Len() + s.thinking.all.Len()
+	held := s.sentBytes + s.text.all.Len() + s.thinking.all.Len()
+	for _, call := range s.calls {
+		held += len(call.Arguments)
+	}
+	return held
 }
 
 // repeat answers the same request again, unchanged: its terminal message, or

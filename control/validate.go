@@ -41,6 +41,9 @@ func (r *Request) check(w *wireRequest) error {
 			return Errorf(BadRequest, "stop: each string has 1 to %d bytes", maxStopBytes)
 		}
 	}
+	if err := r.checkForm(); err != nil {
+		return err
+	}
 	switch r.Op {
 	case OpGenerate:
 		if w.Prompt == nil || r.Prompt == "" {

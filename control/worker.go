@@ -123,7 +123,7 @@ func (d *desk) complete(e *entry, r *Request, res *Result, said outcome, finish 
 		o.TTFT = said.firstAt.Sub(e.accepted)
 	}
 	e.stream.done(Done{
-		Finish: finish, Usage: &res.Usage, Model: &model,
+		Finish: finish, BadToolCall: res.BadToolCall, Usage: &res.Usage, Model: &model,
 		Timing: &Timing{
 			QueueMS: e.started.Sub(e.accepted).Milliseconds(), TTFTMS: o.TTFT.Milliseconds(),
 			PrefillTPS: res.PrefillTPS, DecodeTPS: res.DecodeTPS,
