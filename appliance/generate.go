@@ -4,8 +4,12 @@ package appliance
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
+	"unicode/utf8"
 
 	"windhover/control"
 	"windhover/engine"
@@ -32,7 +36,8 @@ func (b *backend) Generate(ctx context.Context, r *control.Request, emit func(co
 	}
 	req := engineRequest(s, r, tokens)
 	req.Pictures = pictures
-	res, err := s.Generate(ctx, req, func(e engine.Event) error { return emit(event(e)) })
+	say := teller{tok: s.Tokenizer(), id: r.ID}
+	res, err := s.Generate(ctx, req, func(e engine.Event) error { return emit(say.event(e)) })
 	if err != nil {
 		b.metrics.failed(err)
 		return nil, coded(err, control.Internal)
@@ -41,8 +46,12 @@ func (b *backend) Generate(ctx context.Context, r *control.Request, emit func(co
 	if b.cfg.Log.Prompts {
 		b.log.Info("answer", "client", r.Client, "id", r.ID, "text", res.Text)
 	}
+	finish := res.Finish
+	if finish == engine.FinishStop && len(res.ToolCalls) > 0 {
+		finish = control.FinishCalls
+	}
 	return &control.Result{
-		Finish: res.Finish, TTFT: res.Timing.TTFT, Model: s.ref(),
+		Finish: finish, BadToolCall: res.BadToolCall, TTFT: res.Timing.TTFT, Model: s.ref(),
 		Usage:      Usage(res.Usage),
 		PrefillTPS: round1(res.Timing.PrefillTPS), DecodeTPS: round1(res.Timing.DecodeTPS),
 	}, nil
@@ -69,14 +78,11 @@ func (b *backend) Tokenize(ctx context.Context, r *control.Request) ([]int32, er
 // through the model's own template. Pictures come from the request, or from the
 // directory imports.
 func promptTokens(ctx context.Context, s *serving, r *control.Request, imports string) ([]int32, []*engine.Picture, error) {
-	if len(r.Schema) > 0 {
-		return nil, nil, control.Errorf(control.Unsupported, "json_schema is not supported by this build yet: leave it out")
-	}
 	if r.Op == control.OpGenerate {
 		return PlainTokens(s.Tokenizer(), s.Meta(), r.Prompt), nil, nil
 	}
 	c := conversation{
-		Chat:     tokenizer.Chat{Messages: make([]tokenizer.Message, len(r.Messages)), Tools: r.Tools, AddGenerationPrompt: true, EnableThinking: &r.Think},
+		Chat:     tokenizer.Chat{Messages: make([]tokenizer.Message, len(r.Messages)), Tools: tools(r), AddGenerationPrompt: true, EnableThinking: &r.Think},
 		pictures: make([][]*engine.Picture, len(r.Messages)),
 	}
 	read := pictureReader{ctx: ctx, s: s, imports: imports, room: s.Info().Context}
@@ -105,6 +111,8 @@ func engineRequest(s *serving, r *control.Request, tokens []int32) engine.Reques
 	return engine.Request{
 		Tokens: tokens, MaxTokens: r.MaxTokens, Stop: r.Stop, ThinkBudget: r.ThinkBudget, Truncate: truncate(r),
 		Raw: r.Op == control.OpGenerate, Client: r.Client, Priority: r.Priority,
+		Schema: r.Schema, JSONObject: r.JSONObject, MayThink: r.Think, Logprobs: r.Logprobs, TopLogprobs: r.TopLogprobs,
+		Tools: tools(r), MustCall: r.ToolChoice == control.ToolsRequired || r.ToolChoice == control.ToolsNamed, CallTool: r.ToolName,
 		Sampling: engine.Sampling{
 			Temperature:   first(r.Temperature, g.Temperature, control.DefaultTemperature),
 			TopP:          first(r.TopP, g.TopP, control.DefaultTopP),
@@ -137,13 +145,49 @@ func first[T any](a, b *T, otherwise T) T {
 	}
 }
 
-func event(e engine.Event) control.Event {
+// tools are those that the model is told of.
+func tools(r *control.Request) []json.RawMessage {
+	if r.ToolChoice == control.ToolsNone {
+		return nil
+	}
+	return r.Tools
+}
+
+// teller turns what an engine says into the words of the protocol.
+type teller struct {
+	tok   *tokenizer.Tokenizer
+	id    string // of the request
+	calls int    // of tools so far
+}
+
+func (t *teller) event(e engine.Event) control.Event {
 	switch {
 	case e.Progress != nil:
 		return control.Event{Phase: "prefill", Done: e.Progress.Done, Total: e.Progress.Total}
 	case e.Delta != nil:
-		return control.Event{Text: e.Delta.Text, Thinking: e.Delta.Thinking, Tokens: e.Delta.Tokens}
+		out := control.Event{Text: e.Delta.Text, Thinking: e.Delta.Thinking, Tokens: e.Delta.Tokens, Logprobs: t.logprobs(e.Delta.Logprobs)}
+		for _, c := range e.Delta.ToolCalls {
+			out.ToolCalls = append(out.ToolCalls, control.ToolCall{
+				Index: t.calls, ID: fmt.Sprintf("%s-%d", t.id, t.calls), Name: c.Name, Arguments: c.Arguments,
+			})
+			t.calls++
+		}
+		return out
 	default:
 		return control.Event{}
 	}
+}
+
+// logprobs gives tokens their text.
+func (t *teller) logprobs(logs []engine.Logprob) []control.TokenLogprob {
+	var out []control.TokenLogprob
+	for _, l := range logs {
+		raw := t.tok.TokenBytes(l.ID)
+		p := control.TokenLogprob{Token: strings.ToValidUTF8(string(raw), "\uFFFD"), ID: l.ID, Logprob: l.Value, Top: t.logprobs(l.Top)}
+		if !utf8.Valid(raw) {
+			p.Bytes = raw
+		}
+		out = append(out, p)
+	}
+	return out
 }

@@ -92,3 +92,65 @@ func TestChatTooLong(t *testing.T) {
 		t.Errorf("one long message: got %v", err)
 	}
 }
+
+// A request's form, tools and logprobs go the whole way, and come back in the words of
+// the protocol.
+func TestGenerateInAForm(t *testing.T) {
+	r := newRig(t, t.TempDir())
+	r.put(t, "m.vqf", tinyModel(t, nil))
+	r.scan(context.Background())
+	b := &backend{reg: r.reg, log: r.log, metrics: newMetrics(r.reg)}
+	run := func(payload string) (*control.Result, []control.Event) {
+		t.Helper()
+		req, err := control.DecodeRequest(control.OpChat, "me", []byte(payload))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var events []control.Event
+		res, err := b.Generate(context.Background(), req, func(e control.Event) error {
+			events = append(events, e)
+			return nil
+		})
+		if err != nil {
+			t.Fatalf("%s: %v", payload, err)
+		}
+		return res, events
+	}
+	said := func(events []control.Event) (text string, calls []control.ToolCall, logs []control.TokenLogprob) {
+		for _, e := range events {
+			text += e.Text
+			calls, logs = append(calls, e.ToolCalls...), append(logs, e.Logprobs...)
+		}
+		return text, calls, logs
+	}
+
+	res, events := run(`{"prompt":"hi","max_tokens":60,"json_schema":{"enum":["on","off"]},"logprobs":true,"top_logprobs":2}`)
+	text, calls, logs := said(events)
+	if text != `"on"` && text != `"off"` || res.Finish != control.FinishStop || calls != nil {
+		t.Errorf("schema: %q, %+v, calls %v", text, res, calls)
+	}
+	tokens := ""
+	for _, l := range logs {
+		tokens += l.Token
+		if len(l.Top) != 2 || l.Top[0].Token == l.Top[1].Token {
+			t.Errorf("logprob %+v", l)
+		}
+	}
+	if tokens != text {
+		t.Errorf("logprobs of %q, the text is %q", tokens, text)
+	}
+
+	const tools = `"tools":[{"type":"function","function":{"name":"lamp","parameters":{"type":"object","properties":{"on":{"type":"boolean"}},"required":["on"]}}}]`
+	res, events = run(`{"id":"q","prompt":"hi","max_tokens":150,` + tools + `,"tool_choice":"required"}`)
+	text, calls, _ = said(events)
+	if text != "" || res.Finish != control.FinishCalls || res.BadToolCall || len(calls) != 1 {
+		t.Fatalf("call: %q, %+v, calls %v", text, res, calls)
+	}
+	if c := calls[0]; c.Name != "lamp" || c.ID != "q-0" || !strings.HasPrefix(c.Arguments, `{"on":`) {
+		t.Errorf("call %+v", c)
+	}
+	_, events = run(`{"prompt":"hi","max_tokens":8,` + tools + `,"tool_choice":"none","json_object":true}`)
+	if text, calls, _ = said(events); !strings.HasPrefix(text, "{") || calls != nil {
+		t.Errorf("an object beside tools that are not to be called: %q, calls %v", text, calls)
+	}
+}
