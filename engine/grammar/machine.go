@@ -38,7 +38,17 @@ type state struct {
 	next   []*state // [class] nil: not known yet
 	mask   []uint64 // of the tokens that may come next; nil: not known yet
 	none   bool     // no token may
+	turns  turning
 }
+
+// turning says whether all plain bytes lead back to a state, as within a string.
+type turning uint8
+
+const (
+	turnsUnknown turning = iota
+	turnsBack
+	turnsAway
+)
 
 // dead is where no bytes lead on.
 var dead = &state{}
@@ -231,7 +241,8 @@ func (m *Machine) maskOf(s *state) []uint64 {
 	return like.mask
 }
 
-// shortened is the state with no count above what a token can use up.
+// shortened is the state with no count above what a token can use up: what may go on
+// for longer is without end.
 func (m *Machine) shortened(s *state) *state {
 	most := int32(m.vocab.longest + 1)
 	over := false
@@ -255,11 +266,30 @@ func (f *frame) shortened(most int32) *frame {
 		return nil
 	}
 	short := *f
-	short.lo, short.hi, short.up = min(f.lo, most), min(f.hi, most), f.up.shortened(most)
+	short.lo, short.up = min(f.lo, most), f.up.shortened(most)
+	if f.hi > most {
+		short.hi = unlimited
+	}
 	return &short
 }
 
-// fill walks the vocabulary and the automaton together.
+// turnsBack tells whether all plain bytes lead from a state to itself.
+func (m *Machine) turnsBack(s *state) bool {
+	if s.turns == turnsUnknown {
+		s.turns = turnsBack
+		for c := range byte(0x80) {
+			if isPlain(c) && m.step(s, c) != s {
+				s.turns = turnsAway
+				break
+			}
+		}
+	}
+	return s.turns == turnsBack
+}
+
+// fill walks the vocabulary and the automaton together. Within a string most of the
+// vocabulary goes on with it: what is below a node whose bytes all do is taken at
+// once.
 func (m *Machine) fill(s *state) []uint64 {
 	mask := make([]uint64, (m.vocab.size+63)/64)
 	found := false
@@ -269,6 +299,14 @@ func (m *Machine) fill(s *state) []uint64 {
 		t := &trie[i]
 		next := m.step(m.walk[t.depth-1], t.char)
 		if next == dead {
+			i = int(t.skip)
+			continue
+		}
+		if t.plain && m.turnsBack(next) {
+			for _, id := range m.vocab.below(t) {
+				mask[id>>6] |= 1 << (id & 63)
+				found = true
+			}
 			i = int(t.skip)
 			continue
 		}

@@ -16,15 +16,21 @@ type Vocabulary struct {
 	longest int // bytes of a token
 	token   func(id int32) []byte
 	trie    []trieNode      // in the order of a walk: a node, then what is below it
+	order   []int32         // the tokens in the order of a walk
 	same    map[int32]int32 // to the next token of the same bytes
 }
 
 type trieNode struct {
 	skip  int32 // the first node that is not below this one
 	token int32 // -1: none
+	first int32 // index in order of the first token at or below it
 	char  byte
 	depth uint8 // 1: the first byte
+	plain bool  // it and all below are what strings hold as it is, of ASCII
 }
+
+// isPlain tells whether strings hold a byte as it is, a character by itself.
+func isPlain(c byte) bool { return c >= ' ' && c < 0x7F && c != '"' && c != '\\' }
 
 // NewVocabulary makes the vocabulary of a model that has logits for size tokens.
 // token gives the bytes of one that may be part of an answer, and nothing for one
@@ -55,13 +61,29 @@ func NewVocabulary(size int, token func(id int32) []byte) *Vocabulary {
 		open = open[:common]
 		for d := common; d < len(b); d++ {
 			open = append(open, int32(len(v.trie)))
-			v.trie = append(v.trie, trieNode{token: -1, char: b[d], depth: uint8(d + 1)})
+			v.trie = append(v.trie, trieNode{token: -1, first: int32(i), char: b[d], depth: uint8(d + 1)})
 		}
 		v.trie[len(v.trie)-1].token = id
 		before = b
 	}
 	v.close(open)
+	v.order = ids
+	for i := len(v.trie) - 1; i >= 0; i-- {
+		t := &v.trie[i]
+		t.plain = isPlain(t.char)
+		for below := int32(i + 1); below < t.skip && t.plain; below = v.trie[below].skip {
+			t.plain = v.trie[below].plain
+		}
+	}
 	return v
+}
+
+// below are the tokens at and below a node.
+func (v *Vocabulary) below(t *trieNode) []int32 {
+	if int(t.skip) == len(v.trie) {
+		return v.order[t.first:]
+	}
+	return v.order[t.first:v.trie[t.skip].first]
 }
 
 // bytes are those of a token; nil where it can be no part of an answer.
