@@ -108,7 +108,7 @@ func TestByteBudget(t *testing.T) {
 			t.Errorf("%d more bytes were read", res.Network)
 		}
 		// Kills at any change of the disk.
-		var count testdisk.Faults
+		var count *testdisk.Faults
 		for at := 0; at == 0 || at <= count.Changes; at++ {
 			d, o := &testdisk.Disk{}, &origin{content: file}
 			a := artifact(t, "cdn")
@@ -118,7 +118,7 @@ func TestByteBudget(t *testing.T) {
 				f := newFetcher(faults, o)
 				testdisk.Survive(func() { _, _ = f.Fetch(t.Context(), a) }) // what comes of it shows below
 				if at == 0 {
-					count = *faults
+					count = faults
 					break
 				}
 				d.Restart(testdisk.Loss(n%3), uint64(at))

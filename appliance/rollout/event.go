@@ -52,6 +52,9 @@ type Forgive struct {
 // Remove takes a model off the device.
 type Remove struct{ Model, Job string }
 
+// Look asks for steps that could not be begun yet: what they waited for may have come.
+type Look struct{}
+
 // Stopping is an orderly end: a version on trial is not to blame for it.
 type Stopping struct{}
 
@@ -74,6 +77,7 @@ func (Cancel) event()   {}
 func (Rollback) event() {}
 func (Forgive) event()  {}
 func (Remove) event()   {}
+func (Look) event()     {}
 func (Stopping) event() {}
 func (begin) event()    {}
 func (unsaved) event()  {}

@@ -18,7 +18,7 @@ import (
 type Box interface {
 	// Do carries out one step and returns when it is done; each may be asked for again
 	// after a restart. An error with a code (control.Error) keeps it; any other counts as
-	// the code of its phase.
+	// the code of its phase, and ErrLater that it is to be asked for again.
 	//
 	//	Download  the file is whole and as signed; at once, if the store has it
 	//	Verify    its structure is sound; at once, if the store has it
@@ -37,6 +37,13 @@ type Box interface {
 	Report(Report)
 }
 
+// ErrLater says that a step cannot be begun yet: what it waits for is a time of day, or
+// somebody who has not come. The others go on meanwhile.
+var ErrLater = errors.New("rollout: not yet")
+
+// askAgain is how often a step that cannot be begun yet is asked for.
+const askAgain = 30 * time.Second
+
 // pauseAfterFull is how long storing waits after it failed.
 const pauseAfterFull = time.Minute
 
@@ -49,13 +56,14 @@ type Machine struct {
 	state State
 
 	steps []Run   // waiting
+	later []Run   // cannot be begun yet
 	again []Event // likewise, for the end of the pause
 	dirty bool    // the state on the disk is an older one
 	owed  bool    // a Collect that waits until it is not
 
 	stop  func() // ends the step that runs; nil: none does
 	now   Run    // which that is
-	given bool   // up: its result counts for nothing
+	given bool   // up, or to be begun again: its result counts for nothing
 }
 
 // Open reads the state. Nothing is done before Run.
@@ -82,16 +90,21 @@ func (m *Machine) Run(ctx context.Context, events <-chan Event, idle func(State)
 	retry := time.NewTimer(pauseAfterFull)
 	retry.Stop()
 	defer retry.Stop()
+	waiting := false // for it
+	ask := time.NewTicker(askAgain)
+	defer ask.Stop()
 	m.handle(Boot{})
 	for {
+		m.makeWay()
 		if m.stop == nil && len(m.steps) > 0 {
 			m.start(ctx, results)
 		}
 		if m.stop == nil && len(m.again) == 0 && !m.dirty && idle != nil && idle(m.state.clone()) {
 			return nil
 		}
-		if m.dirty || len(m.again) > 0 {
+		if (m.dirty || len(m.again) > 0) && !waiting {
 			retry.Reset(pauseAfterFull)
+			waiting = true
 		}
 		select {
 		case <-ctx.Done():
@@ -103,7 +116,13 @@ func (m *Machine) Run(ctx context.Context, events <-chan Event, idle func(State)
 			m.handle(Stopping{})
 			return context.Cause(ctx)
 		case e := <-events:
+			if _, look := e.(Look); look {
+				m.askLater()
+				continue
+			}
 			m.handle(e)
+		case <-ask.C:
+			m.askLater()
 		case err := <-results:
 			m.stop()
 			m.stop = nil
@@ -111,20 +130,62 @@ func (m *Machine) Run(ctx context.Context, events <-chan Event, idle func(State)
 				m.result(m.now, err)
 			}
 		case <-retry.C:
+			waiting = false
 			m.retry()
 		}
 	}
 }
 
-// start runs the first step that waits.
+// urgency orders steps: what serves first, then what is on trial, then what only waits
+// for a network.
+func (p Phase) urgency() int {
+	switch p {
+	case Download:
+		return 2
+	case Observe:
+		return 1
+	}
+	return 0
+}
+
+// makeWay ends a step that takes its time for one that should not wait for it; it is
+// begun again afterwards.
+func (m *Machine) makeWay() {
+	if m.stop == nil || m.given {
+		return
+	}
+	if slices.ContainsFunc(m.steps, func(r Run) bool { return r.Phase.urgency() < m.now.Phase.urgency() }) {
+		m.stop()
+		m.given = true
+		m.steps = append(m.steps, m.now)
+	}
+}
+
+// askLater puts steps that could not be begun back into the queue.
+func (m *Machine) askLater() {
+	m.steps, m.later = append(m.steps, m.later...), nil
+}
+
+// start runs the most urgent step that waits.
 func (m *Machine) start(ctx context.Context, results chan<- error) {
-	m.now, m.steps, m.given = m.steps[0], m.steps[1:], false
+	first := 0
+	for i, r := range m.steps {
+		if r.Phase.urgency() < m.steps[first].Phase.urgency() {
+			first = i
+		}
+	}
+	m.now, m.given = m.steps[first], false
+	m.steps = slices.Delete(m.steps, first, first+1)
 	ctx, m.stop = context.WithCancel(ctx)
 	step := m.now
 	go func() { results <- m.box.Do(ctx, step) }()
 }
 
 func (m *Machine) result(step Run, err error) {
+	if errors.Is(err, ErrLater) {
+		m.later = append(m.later, step)
+		return
+	}
 	d := Done{step.Model, step.Phase, step.Version.SHA256}
 	if err == nil {
 		m.handle(d)
@@ -171,7 +232,8 @@ func (m *Machine) handle(e Event) {
 
 // abandon takes the steps of a model out of the queue and ends the one that runs.
 func (m *Machine) abandon(model string) {
-	m.steps = slices.DeleteFunc(m.steps, func(r Run) bool { return r.Model == model })
+	of := func(r Run) bool { return r.Model == model }
+	m.steps, m.later = slices.DeleteFunc(m.steps, of), slices.DeleteFunc(m.later, of)
 	if m.stop != nil && m.now.Model == model {
 		m.stop()
 		m.given = true

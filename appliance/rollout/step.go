@@ -27,7 +27,7 @@ func (s State) Step(e Event) (State, []Action) {
 	case Want:
 		t.wanted(e)
 	case Seen:
-		t.Memory, t.save = merge(t.Memory, e.Memory), true
+		t.Memory, t.save = Merge(t.Memory, e.Memory), true
 	case Done:
 		t.done(e)
 	case Failed:
@@ -77,9 +77,9 @@ func (t *turn) report(name string, u *Update, r Report) {
 	t.add(r)
 }
 
-// merge takes over what is to be remembered of documents. Nothing in it falls: a
+// Merge takes over what is to be remembered of documents. Nothing in it falls: a
 // document may have been judged by a memory that is older than this one.
-func merge(have, next ota.Memory) ota.Memory {
+func Merge(have, next ota.Memory) ota.Memory {
 	for name, floor := range have.Floors {
 		next = next.Raise(name, floor)
 	}
@@ -103,7 +103,7 @@ func (t *turn) wanted(e Want) {
 	m, u := t.Models[e.Model], e.Update
 	u.Tries, u.phase, u.Keep = 0, "", max(u.Keep, 1)
 	if e.Memory != nil {
-		t.Memory, t.save = merge(t.Memory, *e.Memory), true
+		t.Memory, t.save = Merge(t.Memory, *e.Memory), true
 	}
 	reject := func(err *control.Error) { t.report(e.Model, &u, Report{Status: Rejected, Err: err}) }
 	if floor := t.Memory.Floors[e.Model]; u.Release < floor {

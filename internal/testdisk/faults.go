@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"sync"
 	"syscall"
 
 	"windhover/appliance/disk"
@@ -41,8 +42,9 @@ type Faults struct {
 	Kind Fault  //
 	End  func() // ends the program; nil: a panic that Survive catches
 
-	Changes int    // how many there were
-	Last    string // what the last one was
+	mu      sync.Mutex // held during a change, so that several goroutines may make some
+	Changes int        // how many there were
+	Last    string     // what the last one was
 	ended   bool
 	full    bool
 }
@@ -68,6 +70,8 @@ func Survive(program func()) (whole bool) {
 
 // do makes a change, given as a whole and as a half.
 func (f *Faults) do(what, path string, whole, half func() error) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if f.ended {
 		return errEnded // what deferred functions try after the end
 	}
@@ -110,7 +114,11 @@ func (f *Faults) do(what, path string, whole, half func() error) error {
 }
 
 // Die ends the program between two changes: no later one is made.
-func (f *Faults) Die() { f.ended = true }
+func (f *Faults) Die() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ended = true
+}
 
 func (f *Faults) end() {
 	f.ended = true
