@@ -4,8 +4,6 @@ package appliance
 
 import (
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,7 +14,8 @@ import (
 
 // However a file comes, it is never judged early and always served in the end: the
 // rows of the table of tools that people use. $1 is the file, $2 its place in the
-// drop directory, $3 a directory on the same file system, $4 one on another, $5 a URL.
+// drop directory, $3 a directory on the same file system, $4 one on another, $5 a URL,
+// $6 how to reach the host "box" over ssh.
 var arrivals = []struct{ name, needs, script string }{
 	{"cp", "cp", `cp "$1" "$2"`},
 	{"cp -p", "cp", `cp -p "$1" "$2"`},
@@ -29,6 +28,19 @@ var arrivals = []struct{ name, needs, script string }{
 	{"cat in pieces", "tail", `{ head -c 100000 "$1"; tail -c +100001 "$1"; } >"$2"`},
 	{"rsync", "rsync", `rsync -t "$1" "$2"`},
 	{"rsync --inplace", "rsync", `rsync -t --inplace "$1" "$2"`},
+	{"rsync -a --partial", "rsync", `rsync -a --partial "$1" "$2"`},
+	{"rsync --append", "rsync", `head -c 90000 "$1" >"$2" && rsync --append "$1" "$2"`},
+	{"rsync over ssh", "sshd", `rsync -t -e "ssh -F $6" "$1" box:"$2"`},
+	{"scp", "sshd", `scp -q -F "$6" "$1" box:"$2"`},
+	{"scp -O", "sshd", `scp -O -q -F "$6" "$1" box:"$2"`},
+	{"scp and mv", "sshd", `scp -q -F "$6" "$1" box:"$(dirname "$2")/.m" && ssh -F "$6" box mv "$(dirname "$2")/.m" "$2"`},
+	{"sftp put", "sshd", `printf 'put %s %s\n' "$1" "$2" | sftp -q -F "$6" -b - box >/dev/null`},
+	{"curl --limit-rate", "curl", `curl -sS --limit-rate 400k -o "$2" "$5"`},
+	{"dd and fsync", "dd", `dd if="$1" of="$2" bs=64k conv=fsync 2>/dev/null`},
+	{"cp -l", "cp", `cp "$1" "$3/l" && cp -l "$3/l" "$2"`},
+	{"ln of a file that is being written", "ln", `head -c 90000 "$1" >"$3/w" && exec 3>>"$3/w" && ln "$3/w" "$2" && sleep 1 && tail -c +90001 "$1" >&3 && sleep 1 && test ! -e "$2.ready" && test ! -e "$2.failed"`},
+	{"a slow writer", "tail", `{ head -c 90000 "$1"; sleep 1; test ! -e "$2.ready" && test ! -e "$2.failed" && tail -c +90001 "$1"; } >"$2"`},
+	{"a writer that waits at the end", "cat", `{ cat "$1"; sleep 1; test ! -e "$2.ready" && test ! -e "$2.failed"; } >"$2"`},
 	{"curl -o", "curl", `curl -sS -o "$2" "$5"`},
 	{"wget -O", "wget", `wget -q -O "$2" "$5"`},
 	{"tar", "tar", `mkdir "$3/t" && cp "$1" "$3/t/$(basename "$2")" && tar -C "$3/t" -cf - . | tar -C "$(dirname "$2")" --no-overwrite-dir -xf - && rm -r "$3/t"`},
@@ -39,27 +51,18 @@ func TestArrivalByTool(t *testing.T) {
 	whole := tinyModel(t, nil)
 	src := filepath.Join(t.TempDir(), "m.vqf")
 	writeBytes(t, src, whole)
-	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		for at := 0; at < len(whole); at += 60_000 {
-			if _, err := w.Write(whole[at:min(at+60_000, len(whole))]); err != nil {
-				return // the client says so
-			}
-			http.NewResponseController(w).Flush()
-		}
-	}))
-	t.Cleanup(web.Close)
+	web := webServer(t, func() []byte { return whole })
+	ssh := sshServer(t)
 	same, other := b.cfg.Paths.imports(), "/dev/shm"
 	for _, tt := range arrivals {
 		t.Run(tt.name, func(t *testing.T) {
-			if _, err := exec.LookPath(tt.needs); err != nil {
-				t.Skipf("no %s on this machine", tt.needs)
-			}
+			need(t, tt.needs)
 			if strings.Contains(tt.script, "$4") && !exists(other) {
 				t.Skip("no second file system")
 			}
 			name := strings.NewReplacer(" ", "-", "--", "").Replace(tt.name)
 			place := filepath.Join(b.cfg.Paths.drop(), name+".vqf")
-			if out, err := exec.Command("sh", "-c", tt.script, "sh", src, place, same, other, web.URL).CombinedOutput(); err != nil {
+			if out, err := exec.Command("sh", "-c", tt.script, "sh", src, place, same, other, web, ssh).CombinedOutput(); err != nil {
 				t.Fatalf("%v: %s", err, out)
 			}
 			b.ready(t, name)
@@ -146,7 +149,7 @@ func TestArrivals(t *testing.T) {
 			b.ready(t, strings.TrimSuffix(filepath.Base(path), ".vqf"))
 		})
 	}
-	t.Run("directory replaced", func(t *testing.T) {
+	t.Run("directory replaced", func(t *testing.T) { // its parent tells
 		if err := os.Rename(drop, drop+".old"); err != nil {
 			t.Fatal(err)
 		}
@@ -154,9 +157,7 @@ func TestArrivals(t *testing.T) {
 			t.Fatal(err)
 		}
 		writeBytes(t, filepath.Join(drop, "fresh.vqf"), whole)
-		// The rescan finds what the lost watch does not tell of; asked for here
-		// instead of waiting a minute.
-		b.reload(t)
 		b.ready(t, "fresh")
+		until(t, "m1 is gone with the directory", func() bool { return modelDigest(t, b, "m1") == "" })
 	})
 }

@@ -60,6 +60,7 @@ type candidate struct {
 	SideIDs []fileID
 	Sigs    []detached // of the weights and of files beside them
 	Skip    bool       // held back by a .skip file
+	hidden  bool       // it is there, and the daemon cannot look at it
 }
 
 // signatureEnd ends the name of a detached signature: x.vqf.minisig signs x.vqf.

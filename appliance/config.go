@@ -116,9 +116,10 @@ func DefaultConfig() Config {
 
 // The directories below paths.state. All are on one filesystem, because a
 // model reaches the store by a hard link or a rename.
-func (p Paths) drop() string     { return filepath.Join(p.State, "drop") }
-func (p Paths) imports() string  { return filepath.Join(p.State, "import") }
-func (p Paths) incoming() string { return filepath.Join(p.State, "incoming") }
-func (p Paths) store() string    { return filepath.Join(p.State, "store") }
-func (p Paths) state() string    { return filepath.Join(p.State, "state") }
-func (p Paths) broker() string   { return filepath.Join(p.State, "broker") }
+func (p Paths) drop() string       { return filepath.Join(p.State, "drop") }
+func (p Paths) imports() string    { return filepath.Join(p.State, "import") }
+func (p Paths) incoming() string   { return filepath.Join(p.State, "incoming") }
+func (p Paths) store() string      { return filepath.Join(p.State, "store") }
+func (p Paths) state() string      { return filepath.Join(p.State, "state") }
+func (p Paths) quarantine() string { return filepath.Join(p.State, "quarantine") }
+func (p Paths) broker() string     { return filepath.Join(p.State, "broker") }

@@ -45,13 +45,17 @@ type deployer struct {
 	revived  map[string]bool      // models whose last good version was tried in this run
 	blind    bool                 // the drop directory could not be read
 	notes    notes
+
+	quarantine string               // records of bad files
+	space      func() (int64, bool) // free bytes of the store's disk
+	low        bool                 // people were told that there is little
 }
 
 // newDeployer makes a deployer without the parts that tests replace: check, reg,
 // load, probe, memory, event, wake, log.
 func newDeployer(p Paths, b *book) *deployer {
 	return &deployer{
-		drop: p.drop(), store: store{p.store()}, book: b, leases: newLeases(), now: time.Now, pulse: new(pulse),
+		drop: p.drop(), store: store{p.store()}, quarantine: p.quarantine(), space: func() (int64, bool) { return freeSpace(p.store()) }, book: b, leases: newLeases(), now: time.Now, pulse: new(pulse),
 		seen: map[string]*sighting{}, refused: map[string]*refusal{}, unmarked: map[string]time.Time{}, revived: map[string]bool{},
 	}
 }
@@ -73,11 +77,22 @@ func (d *deployer) deploy(ctx context.Context, s *sighting) time.Duration {
 	if !known || d.check == "always" {
 		d.state(c.Name, stateVerifying)
 		var err error
-		if in, err = d.install(ctx, c); err != nil {
+		in, err = d.install(ctx, c)
+		if s.digest, s.version = in.SHA256, in.Version; err != nil {
 			return d.failed(ctx, s, err, control.FormatInvalid)
 		}
 	}
-	in.Entry = c.Entry
+	in.Entry, in.Held = c.Entry, false
+	if !known {
+		err := d.isolated(s)
+		if err == nil {
+			err = d.beginTrial(s)
+		}
+		if err != nil {
+			return d.failed(ctx, s, err, control.LoadFailed)
+		}
+		defer d.endTrial()
+	}
 	d.state(c.Name, stateLoading)
 	v, err := d.openBeside(ctx, c.Name, in)
 	if err != nil {
@@ -90,6 +105,9 @@ func (d *deployer) deploy(ctx context.Context, s *sighting) time.Duration {
 	d.book.Models[c.Name] = in
 	d.save()
 	s.ready, s.failure = true, nil
+	if !known {
+		d.acquit(in.SHA256)
+	}
 	d.markReady(s)
 	d.logLoaded(v, d.now().Sub(start))
 	d.event(control.Occurrence{Event: "model_ready", Model: c.Name, Message: "version " + in.Version + d.signedBy(in)})
@@ -164,6 +182,7 @@ func (d *deployer) fail(ctx context.Context, s *sighting, e *control.Error) {
 	before := d.remember(s)
 	delete(d.unmarked, s.Entry) // another reason, another marker
 	d.markFailed(s)
+	d.isolate(s)
 	if before != nil && before.Code == e.Code && before.Message == e.Message {
 		return // said before
 	}

@@ -61,21 +61,9 @@ func TestForeignOwner(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	bin := filepath.Join(t.TempDir(), "test")
-	self, err := os.ReadFile("/proc/self/exe")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(bin, self, 0o755); err != nil {
-		t.Fatal(err)
-	}
 	run := func(phase string) {
 		t.Helper()
-		cmd := exec.Command(bin, "-test.run=^TestForeignOwner$")
-		cmd.Dir = "/"
-		cmd.Env = append(os.Environ(), foreignEnv+"="+phase, foreignDir+"="+state)
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
-		if out, err := cmd.CombinedOutput(); err != nil {
+		if out, err := asNobody(t, phase, state).CombinedOutput(); err != nil {
 			t.Errorf("as nobody, %s: %v\n%s", phase, err, out)
 		}
 	}
@@ -89,6 +77,34 @@ func TestForeignOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	run("after chmod")
+}
+
+// asNobody is this test binary, told to run the test that calls it as nobody, on a
+// state directory that is made his.
+func asNobody(t *testing.T, phase, state string) *exec.Cmd {
+	t.Helper()
+	dir := t.TempDir()
+	for _, d := range []string{filepath.Dir(dir), dir, filepath.Dir(state)} { // nobody has to come by
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bin := filepath.Join(dir, "test")
+	self, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(bin, self, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(state, nobody, nobody); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(bin, "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Dir = "/"
+	cmd.Env = append(os.Environ(), foreignEnv+"="+phase, foreignDir+"="+state)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	return cmd
 }
 
 var foreignPhases = map[string]func(t *testing.T, state string){

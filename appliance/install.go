@@ -14,6 +14,7 @@ import (
 	"slices"
 	"time"
 
+	"windhover/control"
 	"windhover/vqf"
 	"windhover/vqf/seal"
 )
@@ -37,6 +38,7 @@ type installed struct {
 	Signed  []voucher `json:"signed,omitempty"`  // good signatures
 	Foreign string    `json:"foreign,omitempty"` // a signature of the weights by a key that was not trusted
 	Regime  string    `json:"regime,omitempty"`  // under which this was found out; "": by a version that did not look
+	Held    bool      `json:"held,omitempty"`    // by a .skip file, when last seen
 	Sealed  string    `json:"sealed,omitempty"`  // keyCheck of the passphrase that the tag was compared with
 
 	crowded bool // another version serves, whose memory this one will get if it needs it
@@ -45,11 +47,16 @@ type installed struct {
 // book is the file that keeps them, by model name, and the default order.
 type book struct {
 	path   string
+	V      int                  `json:"v"`
 	Models map[string]installed `json:"models"`
 	Order  []string             `json:"order"`
 
 	unsaved time.Time // last try to store it that went wrong; zero: the disk has it
 }
+
+// bookVersion is the schema of the book. One without a number is read as the first; a
+// later one is refused, untouched.
+const bookVersion = 1
 
 // bookBytes is the most the book may have.
 const bookBytes = 64 << 20
@@ -57,6 +64,10 @@ const bookBytes = 64 << 20
 func openBook(path string) (*book, error) {
 	b := &book{path: path}
 	err := readJSON(path, bookBytes, b)
+	if b.V > bookVersion {
+		return nil, control.Errorf(control.Incompatible, "%s is of schema %d, and this version of windhover knows up to %d: install the later version again, or give it another paths.state", path, b.V, bookVersion)
+	}
+	b.V = bookVersion
 	if b.Models == nil {
 		b.Models = map[string]installed{}
 	}
@@ -102,10 +113,12 @@ func (in installed) compared(key *seal.Key, path string) bool {
 }
 
 // install brings a complete candidate into the store: adopted first, verified
-// second, so that what was verified is what will be mapped.
+// second, so that what was verified is what will be mapped. With an error the record
+// has what was found out before, of the digest at most.
 func (d *deployer) install(ctx context.Context, c candidate) (in installed, err error) {
 	d.pulse.look("taking "+c.Entry+" into the store", readLimit)
-	dir, err := d.store.adopt(ctx, c)
+	var dir string
+	politely(func() { dir, err = d.store.adopt(ctx, c) })
 	if err != nil {
 		return installed{}, err
 	}
@@ -120,7 +133,8 @@ func (d *deployer) install(ctx context.Context, c candidate) (in installed, err 
 	}
 	defer guard.release()
 	d.pulse.look("verifying "+c.Entry, readLimit)
-	in, base, err := d.examine(ctx, c, dir)
+	var base string
+	politely(func() { in, base, err = d.examine(ctx, c, dir) })
 	if !guard.intact() { // whatever was read is not what is there now
 		return installed{}, errChanged
 	}
@@ -128,7 +142,7 @@ func (d *deployer) install(ctx context.Context, c candidate) (in installed, err 
 		err = d.who.admit(in)
 	}
 	if err != nil {
-		return installed{}, err
+		return in, err
 	}
 	if in.Key, err = d.store.settleIn(dir, base, d.book.verified); err != nil {
 		return installed{}, err
@@ -169,10 +183,7 @@ func (d *deployer) examine(ctx context.Context, c candidate, dir string) (in ins
 	if err == nil {
 		in.Version, err = versionOf(weights, key, in.SHA256, base)
 	}
-	if err != nil {
-		return installed{}, "", err
-	}
-	return in, base, nil
+	return in, base, err
 }
 
 // plain says that a file is neither encrypted nor signed: nothing but its checksum
@@ -190,12 +201,14 @@ func (d *deployer) read(ctx context.Context, in *installed, weights string, key 
 	trust := d.who.trust()
 	wait := d.who.vouchAside(beside, sig, signed, weights, "")
 	rep, err := digest(ctx, weights, vqf.VerifyOptions{Key: key, Trust: trust})
+	if rep != nil {
+		in.SHA256 = rep.SHA256
+	}
 	if err != nil {
 		cancel()
 		_, _ = wait() // nothing it could say matters any more
 		return err
 	}
-	in.SHA256 = rep.SHA256
 	inside, err := embedded(rep, trust)
 	v, serr := wait()
 	if err != nil {
@@ -226,7 +239,8 @@ func (d *deployer) vouchBeside(ctx context.Context, in *installed, c candidate, 
 }
 
 // digest reads the whole file once. The checksum or tag in its trailer must be that
-// of the content. Whether its structure serves is for the loader to say.
+// of the content; with an error the report is nil where nothing was read. Whether its
+// structure serves is for the loader to say.
 func digest(ctx context.Context, path string, opt vqf.VerifyOptions) (*vqf.VerifyReport, error) {
 	rep, err := vqf.Verify(ctx, path, opt, beating(ctx))
 	if err != nil {
@@ -237,9 +251,9 @@ func digest(ctx context.Context, path string, opt vqf.VerifyOptions) (*vqf.Verif
 		return nil, rep.Err()
 	case rep.Stored != 0 && rep.Stored != rep.Computed:
 		// Said before what the damage broke: it is the cause.
-		return nil, fmt.Errorf("%w: stored %016x, computed %016x: the file was damaged on its way, copy it again", vqf.ErrChecksum, rep.Stored, rep.Computed)
+		return rep, fmt.Errorf("%w: stored %016x, computed %016x: the file was damaged on its way, copy it again", vqf.ErrChecksum, rep.Stored, rep.Computed)
 	case errors.Is(rep.Err(), vqf.ErrTag):
-		return nil, rep.Err()
+		return rep, rep.Err()
 	}
 	return rep, nil
 }

@@ -21,6 +21,7 @@ type view struct {
 	Found   []candidate       // by name
 	Refused map[string]string // entries that cannot be models, and why
 	Orphans []string          // paths of markers whose entry is gone
+	Hidden  map[string]bool   // names of models whose files are there and cannot be looked at
 }
 
 // look reads the drop directory. Of two entries for one model name the incumbent
@@ -30,7 +31,11 @@ func look(drop string, incumbent func(name string) (entry string)) (view, error)
 	if err != nil {
 		return view{}, err
 	}
-	v := view{Refused: map[string]string{}}
+	// Names can be read without the right to come by them; what serves would seem gone.
+	if _, err := os.Lstat(drop + "/."); err != nil {
+		return view{}, err
+	}
+	v := view{Refused: map[string]string{}, Hidden: map[string]bool{}}
 	here := make(map[string]bool, len(entries))
 	for _, e := range entries {
 		here[e.Name()] = true
@@ -45,6 +50,9 @@ func look(drop string, incumbent func(name string) (entry string)) (view, error)
 		case !ok:
 		case reason != "":
 			v.Refused[e.Name()] = reason
+			if c.hidden {
+				v.Hidden[c.Name] = true
+			}
 		default:
 			c.Skip = here[c.Entry+".skip"]
 			byName[c.Name] = append(byName[c.Name], c)
@@ -98,8 +106,12 @@ func inspect(drop string, e fs.DirEntry) (c candidate, reason string, ok bool) {
 	case e.Type().IsRegular() && strings.HasSuffix(name, ".vqf"):
 		c.Name = strings.TrimSuffix(name, ".vqf")
 		fi, err := e.Info()
-		if err != nil { // gone since the listing
+		if errors.Is(err, fs.ErrNotExist) { // gone since the listing
 			return candidate{}, "", false
+		}
+		if err != nil {
+			c.hidden = true
+			return c, oneLine(err), true
 		}
 		c.Weights, c.ID = filepath.Join(drop, name), identify(fi)
 		c.findSignatures()
@@ -120,7 +132,12 @@ func (c *candidate) weightsIn(dir string) (reason string, ok bool) {
 	for _, w := range weightNames {
 		fi, err := os.Lstat(filepath.Join(dir, w))
 		if errors.Is(err, fs.ErrPermission) {
+			c.hidden = true
 			return "the daemon may not look into this directory: chmod a+rx " + c.Entry, true
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			c.hidden = true
+			return oneLine(err), true
 		}
 		if err == nil && fi.Mode().IsRegular() {
 			c.Weights, c.ID = filepath.Join(dir, w), identify(fi)

@@ -51,8 +51,10 @@ func markReady(drop string, c candidate, in installed, by *voucher, now time.Tim
 
 // markFailed writes the .failed marker with the reason. The .ready marker goes
 // unless an older version of the model still serves.
-func markFailed(drop string, c candidate, e *control.Error, regime string, serving bool, now time.Time) error {
-	doc := markerDoc{V: 1, Model: c.Name, Code: e.Code.Name, Message: e.Message, Needed: e.Needed, Regime: regime, Sigs: c.sigContents(), At: now.UTC().Format(time.RFC3339)}
+func markFailed(drop string, s *sighting, serving bool, now time.Time) error {
+	c, e := s.candidate, s.failure
+	doc := markerDoc{V: 1, Model: c.Name, Version: s.version, SHA256: s.digest, Code: e.Code.Name, Message: e.Message, Needed: e.Needed,
+		Regime: s.regime, Sigs: c.sigContents(), At: now.UTC().Format(time.RFC3339)}
 	if doc.File, doc.Side = c.contents(); e.Code == control.Forbidden {
 		doc.File, doc.Side = c.ID, c.SideIDs
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 
 	"windhover/control"
@@ -123,7 +124,7 @@ func (r *registry) acquire(ctx context.Context, name string) (s *serving, releas
 	}
 }
 
-// find looks a model up. Without an error exactly one of s and swap is set.
+// find looks a model up, by its name or name@version. Without an error exactly one of s and swap is set.
 func (r *registry) find(name string, take bool) (s *serving, swap chan struct{}, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -133,10 +134,13 @@ func (r *registry) find(name string, take bool) (s *serving, swap chan struct{},
 		}
 		name = r.order[len(r.order)-1]
 	}
+	name, version, pinned := strings.Cut(name, "@")
 	e, ok := r.models[name]
 	switch {
 	case !ok:
 		return nil, nil, control.Errorf(control.UnknownModel, "no model %q is installed: drop %s.vqf, or leave the model out to use the default", name, name)
+	case e.cur != nil && pinned && e.cur.Version != version:
+		return nil, nil, control.Errorf(control.UnknownModel, "model %q serves version %s, not %s: leave @%s out, or drop that version", name, e.cur.Version, version, version)
 	case e.cur != nil:
 		if take {
 			e.cur.refs++

@@ -55,6 +55,7 @@ func newRig(t *testing.T, state string) *rig {
 		defer r.mu.Unlock()
 		r.events = append(r.events, strings.TrimSpace(o.Event+" "+o.Model+" "+o.Code))
 	}
+	r.space = func() (int64, bool) { return 0, false }
 	r.memory, r.now = func() int64 { return 0 }, func() time.Time { return r.clock }
 	r.woken = make(chan struct{}, 1)
 	r.wake = func() {

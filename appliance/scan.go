@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"slices"
 	"time"
 
@@ -33,8 +34,14 @@ type sighting struct {
 	tried   time.Time      // last attempt to deploy it
 	due     time.Time      // an unfinished file: when to look again
 	stalled bool           // people were told
+	touched bool           // size and time are what they were, and yet something happened to it
 	regime  string         // what a failure depends on beside the files
 	review  string         // what the verdict on signatures was last held against
+
+	// Of the last try, for the marker of a failure and the quarantine.
+	digest, version string
+	ends            int          // runs of the daemon that ended with it
+	again           *quarantined // the same bytes were found bad before
 }
 
 // refusal is an entry that cannot be a model.
@@ -61,6 +68,11 @@ func (d *deployer) scan(ctx context.Context) time.Duration {
 			d.log.Error("the drop directory cannot be read: models that serve go on, new ones are not seen", "path", d.drop, "error", err)
 		}
 		d.blind = true
+		for _, name := range slices.Sorted(maps.Keys(d.book.Models)) {
+			if !d.book.Models[name].Held {
+				d.revive(ctx, name) // after a start
+			}
+		}
 		return rescan
 	}
 	d.blind = false
@@ -74,7 +86,15 @@ func (d *deployer) scan(ctx context.Context) time.Duration {
 	for _, c := range v.Found {
 		here[c.Name] = true
 	}
+	for name := range v.Hidden {
+		here[name] = true // what served goes on
+	}
 	d.forget(here)
+	for _, name := range slices.Sorted(maps.Keys(v.Hidden)) {
+		if !d.book.Models[name].Held {
+			d.revive(ctx, name)
+		}
+	}
 	next := rescan
 	for _, c := range v.Found {
 		if ctx.Err() != nil {
@@ -85,6 +105,7 @@ func (d *deployer) scan(ctx context.Context) time.Duration {
 			next = min(next, wait)
 		}
 	}
+	d.tellSpace()
 	if !d.book.unsaved.IsZero() && d.now().Sub(d.book.unsaved) >= rescan {
 		d.save() // last: by now the book names what was found
 	}
@@ -177,6 +198,7 @@ func (d *deployer) sight(c candidate) *sighting {
 		}
 	case !s.untouched(c):
 		s.candidate, s.since, s.due = c, d.now(), time.Time{}
+		s.touched = s.ready && !d.book.Models[c.Name].linked(c)
 		if s.failure != nil && s.failure.Code == control.Forbidden {
 			s.failure = nil // somebody gave us the right, perhaps
 		}
@@ -269,13 +291,18 @@ func (d *deployer) holdBack(s *sighting) {
 		d.retire(d.reg.withdraw(s.Name))
 		d.mark(s.Entry, func() error { return clearMarkers(d.drop, s.candidate) })
 	}
+	if in, ok := d.book.Models[s.Name]; ok && !in.Held {
+		in.Held = true
+		d.book.Models[s.Name] = in
+		d.save()
+	}
 	*s = sighting{candidate: s.candidate, since: s.since}
 }
 
 // markFailed puts the failure of a candidate beside it.
 func (d *deployer) markFailed(s *sighting) {
 	s.marked = d.mark(s.Entry, func() error {
-		return markFailed(d.drop, s.candidate, s.failure, s.regime, d.reg.serves(s.Name), d.now())
+		return markFailed(d.drop, s, d.reg.serves(s.Name), d.now())
 	})
 }
 

@@ -98,6 +98,9 @@ func (s *server) build(topo kernels.Topology) error {
 		self: s.opt.Self, started: time.Now(), wake: make(chan struct{}, 1), pulse: new(pulse),
 	}
 	b, err := openBook(filepath.Join(s.cfg.Paths.state(), "installed.json"))
+	if errors.Is(err, control.Incompatible) {
+		return err
+	}
 	if err != nil {
 		s.log.Warn("the record of installed models cannot be read: every model is verified again", "error", err)
 	}

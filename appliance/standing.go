@@ -65,6 +65,11 @@ func (d *deployer) news(in installed, c candidate) bool {
 // with when signatures, keys or the policy have changed. It returns when to look
 // again, 0 for no need to.
 func (d *deployer) serves(ctx context.Context, s *sighting) time.Duration {
+	if s.touched {
+		if wait := d.reread(ctx, s); wait > 0 {
+			return wait
+		}
+	}
 	if now := fmt.Sprint(d.who.regime(), s.sigContents()); s.review != now {
 		for _, sig := range s.Sigs {
 			at := sideArrived(sig.path(), d.now().Sub(s.since))

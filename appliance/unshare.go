@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,13 +27,14 @@ type notes struct {
 	mu     sync.Mutex        // guards what follows
 	stored map[string]fileID // by key: the entry is this file now
 	lost   []string          // models to be looked at afresh
+	spoilt []string          // models whose dropped file was written to
 }
 
 // settleNotes takes over what unshare did.
 func (d *deployer) settleNotes() {
 	d.notes.mu.Lock()
-	stored, lost := d.notes.stored, d.notes.lost
-	d.notes.stored, d.notes.lost = nil, nil
+	stored, lost, spoilt := d.notes.stored, d.notes.lost, d.notes.spoilt
+	d.notes.stored, d.notes.lost, d.notes.spoilt = nil, nil, nil
 	d.notes.mu.Unlock()
 	for name, in := range d.book.Models {
 		if id, ok := stored[in.Key]; ok {
@@ -40,10 +42,17 @@ func (d *deployer) settleNotes() {
 			d.book.Models[name] = in
 		}
 	}
-	for _, name := range lost {
+	for _, name := range slices.Concat(lost, spoilt) {
 		delete(d.seen, name)
 	}
-	if len(stored) > 0 {
+	for _, name := range spoilt {
+		// Size and time may be what they were: cp -p keeps them.
+		if in, ok := d.book.Models[name]; ok {
+			in.Source = fileID{}
+			d.book.Models[name] = in
+		}
+	}
+	if len(stored)+len(spoilt) > 0 {
 		d.save()
 	}
 }
@@ -57,6 +66,9 @@ func (d *deployer) unshare(v *serving) {
 	d.log.Info("the dropped file is being written over: moving the model to a copy", "model", v.Name, "version", v.Version)
 	err := d.moveToCopy(ctx, v)
 	if err == nil {
+		d.notes.mu.Lock()
+		d.notes.spoilt = append(d.notes.spoilt, v.Name)
+		d.notes.mu.Unlock()
 		d.wake()
 		return
 	}

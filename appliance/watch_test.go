@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/fsnotify/fsnotify"
 )
 
 // watcher runs watchDrop with a scan that only tells that it ran.
@@ -115,4 +117,24 @@ func TestWatchFlood(t *testing.T) {
 	w.quiet()
 	write(t, filepath.Join(w.drop, "last"), "x")
 	w.scanned(t, "a flood and one more file")
+}
+
+// Events that the kernel had no room for wake the scanner as those that came.
+func TestOverflowWakes(t *testing.T) {
+	w := &fsnotify.Watcher{Events: make(chan fsnotify.Event), Errors: make(chan error)}
+	events, done := make(chan struct{}, 1), make(chan struct{})
+	go func() {
+		defer close(done)
+		collapse(w, events, slog.New(slog.DiscardHandler))
+	}()
+	for range 3 { // nobody reads the wake-ups meanwhile
+		w.Errors <- fsnotify.ErrEventOverflow
+	}
+	select {
+	case <-events:
+	case <-time.After(waitFor):
+		t.Fatal("an overflow wakes nobody")
+	}
+	close(w.Errors)
+	<-done
 }
