@@ -26,6 +26,7 @@ var allowed = map[string][]string{
 	"control":           {},
 	"control/broker":    {},
 	"control/ota":       {"control"},
+	"control/fleet":     {"control", "control/ota"},
 	"engine/jinja":      {},
 	"engine/tokenizer":  {"engine/jinja"},
 	"engine/vision":     {"kernels", "vqf"},
@@ -37,7 +38,7 @@ var allowed = map[string][]string{
 	"appliance/rollout": {"control", "control/ota", "appliance/disk"},
 	"appliance":         {"engine", "engine/tokenizer", "control", "control/broker", "vqf", "vqf/seal", "vqf/convert", "kernels"},
 	"cmd/windhover": {
-		"appliance", "engine", "engine/tokenizer", "engine/vision", "control", "control/broker", "control/ota",
+		"appliance", "engine", "engine/tokenizer", "engine/vision", "control", "control/broker", "control/ota", "control/fleet",
 		"vqf", "vqf/seal", "vqf/convert", "vqf/gguf", "vqf/safetensors", "kernels",
 	},
 	"internal/testmodel": {"vqf", "kernels"},

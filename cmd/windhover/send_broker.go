@@ -25,16 +25,22 @@ type brokerFlags struct {
 
 func (b *brokerFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&b.broker, "broker", "", "broker, such as mqtts://host:8883 (default: the appliance's own)")
 	f.StringVar(&b.device, "device", "", "name of the appliance (default: the configured one)")
 	f.StringVar(&b.client, "client", "", "name to ask under (default: --username, else the user's)")
+	f.DurationVar(&b.timeout, "timeout", 15*time.Second, "longest silence of the appliance")
+	b.addBroker(cmd)
+}
+
+// addBroker adds those that say how to get to the broker.
+func (b *brokerFlags) addBroker(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&b.broker, "broker", "", "broker, such as mqtts://host:8883 (default: the appliance's own)")
 	f.StringVar(&b.username, "username", "", "MQTT user name")
 	f.StringVar(&b.passwordFile, "password-file", "", "file with the password in its first line")
 	f.StringVar(&b.caFile, "ca-file", "", "certificates that the broker's is checked against (default: the system's)")
 	f.StringVar(&b.certFile, "cert-file", "", "client certificate")
 	f.StringVar(&b.keyFile, "key-file", "", "key of the client certificate")
 	f.BoolVar(&b.plaintext, "allow-plaintext", false, "permit mqtt:// to another machine")
-	f.DurationVar(&b.timeout, "timeout", 15*time.Second, "longest silence of the appliance")
 	addConfigFlag(cmd)
 }
 
