@@ -48,10 +48,12 @@ type Embedded struct {
 	UsersFile string `toml:"users_file"` // needed beyond loopback
 }
 
-// HTTP configures the local health and metrics server; Listen "" turns it off.
+// HTTP configures the local server of health, metrics, the page and the interface for
+// programs; Listen "" turns it off.
 type HTTP struct {
-	Listen    string `toml:"listen"`
-	TokenFile string `toml:"token_file"` // needed beyond loopback
+	Listen    string   `toml:"listen"`
+	TokenFile string   `toml:"token_file"` // needed beyond loopback
+	Hosts     []string `toml:"hosts"`      // names of this machine besides localhost, its own and addresses
 }
 
 // Engine configures inference.

@@ -4,14 +4,11 @@ package appliance
 
 import (
 	"context"
-	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -32,17 +29,18 @@ type StatusDoc struct {
 	Stats   control.Stats   `json:"stats"`
 }
 
-// api serves health and metrics over HTTP, and the same with the state of the
-// appliance over the local socket.
+// api serves health, metrics and the handlers of package web, on the local socket the
+// state of the appliance too.
 type api struct {
 	b      *backend
 	status func() StatusDoc
 	jobs   func() []control.JobRecord
 }
 
-// public is what the HTTP port shows.
-func (a *api) public() *http.ServeMux {
+// public is what the HTTP port shows. rest answers what is not of health or metrics.
+func (a *api) public(rest http.Handler) *http.ServeMux {
 	mux := http.NewServeMux()
+	mux.Handle("/", rest)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { respond(w, http.StatusOK, "ok\n") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if _, err := a.b.reg.resolve(""); err != nil {
@@ -56,10 +54,9 @@ func (a *api) public() *http.ServeMux {
 }
 
 // local is what the socket shows: who can open it is trusted with more.
-func (a *api) local() *http.ServeMux {
-	mux := a.public()
+func (a *api) local(rest http.Handler) *http.ServeMux {
+	mux := a.public(rest)
 	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) { respondJSON(w, a.status()) })
-	mux.HandleFunc("GET /v1/models", func(w http.ResponseWriter, _ *http.Request) { respondJSON(w, a.b.reg.list()) })
 	mux.HandleFunc("GET /v1/jobs", func(w http.ResponseWriter, _ *http.Request) { respondJSON(w, a.jobs()) })
 	return mux
 }
@@ -76,26 +73,8 @@ func respondJSON(w http.ResponseWriter, v any) {
 	_ = json.NewEncoder(w).Encode(v)
 }
 
-// withToken asks for a bearer token where the configuration names one. The file is
-// read at each request, so that a new token needs no restart.
-func withToken(tokenFile string, next http.Handler) http.Handler {
-	if tokenFile == "" {
-		return next
-	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		want, err := os.ReadFile(tokenFile)
-		scheme, got, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-		token := strings.TrimSpace(string(want))
-		if err != nil || token == "" || !strings.EqualFold(scheme, "Bearer") || subtle.ConstantTimeCompare([]byte(got), []byte(token)) != 1 {
-			w.Header().Set("WWW-Authenticate", "Bearer")
-			respond(w, http.StatusUnauthorized, "a bearer token is needed: see http.token_file\n")
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
-// serveHTTP runs a server on l until ctx ends.
+// serveHTTP runs a server on l until ctx ends. The times hold for who is quick by
+// nature; handlers that read or write much give more (package web).
 func serveHTTP(ctx context.Context, l net.Listener, h http.Handler, log *slog.Logger) {
 	srv := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute,
 		MaxHeaderBytes: 16 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}

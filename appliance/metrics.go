@@ -4,6 +4,7 @@ package appliance
 
 import (
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -20,10 +21,13 @@ type metrics struct {
 	first    prometheus.Histogram
 	total    prometheus.Histogram
 	last     atomic.Pointer[control.TokenSpeed] // of the last generation
+	started  time.Time
+	hour     hour
 }
 
 func newMetrics(models *registry) *metrics {
 	m := &metrics{
+		started:  time.Now(),
 		reg:      prometheus.NewRegistry(),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "windhover_requests_total", Help: "Generations by how they ended."}, []string{"code"}),
 		tokens:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "windhover_tokens_total", Help: "Tokens by kind."}, []string{"kind"}),
@@ -41,6 +45,7 @@ func newMetrics(models *registry) *metrics {
 
 func (m *metrics) generated(r *engine.Result) {
 	m.last.Store(&control.TokenSpeed{Prefill: round1(r.Timing.PrefillTPS), Decode: round1(r.Timing.DecodeTPS)})
+	m.hour.add(time.Since(m.started), r)
 	m.requests.WithLabelValues(r.Finish).Inc()
 	m.tokens.WithLabelValues("prompt").Add(float64(r.Usage.Prompt - r.Usage.Cached))
 	m.tokens.WithLabelValues("cached").Add(float64(r.Usage.Cached))

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"windhover/appliance/web"
 	"windhover/control"
 	"windhover/kernels"
 )
@@ -48,7 +49,8 @@ type server struct {
 	deployer *deployer
 	control  *control.Server
 	changed  chan struct{} // capacity 1: models changed
-	live     Config        // cfg with what was taken over since; for wait alone
+	recent   events
+	live     Config // cfg with what was taken over since; for wait alone
 
 	mu   sync.Mutex // guards what follows
 	mqtt string     // URL of the broker in use, "" while there is none
@@ -120,7 +122,7 @@ func (s *server) build(topo kernels.Topology) error {
 	d := s.deployer
 	d.check, d.who, d.reg, d.log = s.cfg.VQF.Check, s.backend.who, s.reg, s.log
 	d.load, d.probe, d.memory = loader.load, probeModel, func() int64 { return loader.room(os.DirFS("/")) }
-	d.event, d.wake, d.pulse = s.control.Event, s.backend.wakeDrop, s.backend.pulse
+	d.event, d.wake, d.pulse = s.event, s.backend.wakeDrop, s.backend.pulse
 	d.recall()
 	if err := tidyIncoming(s.cfg.Paths); err != nil {
 		s.log.Error("incoming", "error", err)
@@ -133,14 +135,16 @@ func (s *server) run(ctx context.Context, socket net.Listener) error {
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
 	api := &api{b: s.backend, status: s.status, jobs: s.control.Jobs}
-	wg.Go(func() { serveHTTP(inner, socket, api.local(), s.log) })
+	local := api.local(web.New(webBox{s: s, trusted: true}, web.Options{Client: "socket"}))
+	wg.Go(func() { serveHTTP(inner, socket, local, s.log) })
 	if s.cfg.HTTP.Listen != "" {
 		l, err := net.Listen("tcp", s.cfg.HTTP.Listen)
 		if err != nil {
 			// Health and metrics are worth less than serving.
 			s.log.Error("no HTTP: set http.listen to a free address, or to \"\"", "key", "http.listen", "error", err)
 		} else {
-			wg.Go(func() { serveHTTP(inner, l, withToken(s.cfg.HTTP.TokenFile, api.public()), s.log) })
+			port := web.New(webBox{s: s, trusted: s.cfg.HTTP.TokenFile != ""}, web.Options{Client: "http"})
+			wg.Go(func() { serveHTTP(inner, l, web.Guard(s.door(), api.public(port)), s.log) })
 		}
 	}
 	watchCtx, stopWatch := context.WithCancel(inner)
@@ -215,7 +219,13 @@ func (s *server) reload() {
 		s.log.Info("configuration read: nothing changed")
 	}
 	s.backend.wakeDrop()
-	s.control.Event(control.Occurrence{Event: "config_reloaded"})
+	s.event(control.Occurrence{Event: "config_reloaded"})
+}
+
+// event tells of something that happened, over MQTT and on the page.
+func (s *server) event(o control.Occurrence) {
+	s.recent.add(o)
+	s.control.Event(o)
 }
 
 // takeOver makes the keys count that need no restart, and names those that changed.
@@ -288,7 +298,7 @@ func (s *server) policy() control.Policy {
 	}
 	if s.cfg.MQTT.URL == "" && s.cfg.MQTT.Embedded.UsersFile == "" {
 		// Loopback without users: whoever is on the machine may convert.
-		p.Anonymous = append(append([]string{}, p.Anonymous...), "convert", "verify")
+		p.Anonymous = append(append([]string{}, p.Anonymous...), "convert", "verify", anonymousDrop)
 	}
 	return p
 }

@@ -36,6 +36,7 @@ type entry struct {
 	op     string
 	req    *Request // nil once ended: prompts are not kept
 	model  ModelRef
+	box    *outbox // where the replies go
 	stream *stream
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -129,7 +130,7 @@ func (d *desk) submit(in incoming) {
 	} else if again {
 		return
 	}
-	e := &entry{hash: hash, op: r.Op, req: r, accepted: d.now()}
+	e := &entry{hash: hash, op: r.Op, req: r, accepted: d.now(), box: d.box}
 	e.small = r.Op == OpCancel || r.Op == OpFetch || r.Op == OpTokenize
 	if refusal := d.admit(e); refusal != nil {
 		d.refuse(in.op, in.client, r.ID, refusal)
@@ -191,7 +192,7 @@ func (d *desk) admit(e *entry) *Error {
 	}
 	e.key = key{r.Client, r.ID}
 	e.ctx, e.cancel = context.WithCancelCause(d.base)
-	e.stream = d.box.newStream(d.topics.Reply(r.Client, r.ID), r.ID, r)
+	e.stream = e.box.newStream(d.topics.Reply(r.Client, r.ID), r.ID, r)
 	d.entries[e.key] = e
 	d.order = append(d.order, e)
 	d.evict()
@@ -269,6 +270,11 @@ func (d *desk) refuse(op, client, id string, e *Error) {
 		return // strings and integers always encode
 	}
 	d.box.put(&message{topic: d.topics.Reply(client, id), payload: p, qos: 1})
+	d.refused(op, client, id, e)
+}
+
+// refused books a refusal.
+func (d *desk) refused(op, client, id string, e *Error) {
 	if !slices.Contains(Ops, op) {
 		op = "other" // a name that anybody can make up must not become a metric
 	}

@@ -217,7 +217,7 @@ func (d *desk) callTokenize(e *entry) (ids []int32, err error) {
 // evict keeps the table within its bound; open requests stay. mu is held.
 func (d *desk) evict() {
 	for i := 0; len(d.order) > d.lim.IDs && i < len(d.order); {
-		if d.order[i].state != ended {
+		if d.order[i].state != ended || d.order[i].local(d) {
 			i++
 			continue
 		}
@@ -232,7 +232,7 @@ func (d *desk) remove(i int) {
 	if d.anon[e.hash] == e {
 		delete(d.anon, e.hash)
 	}
-	d.box.forget(e.stream)
+	e.box.forget(e.stream)
 }
 
 // sweep forgets what is old or too much: first the messages that fetch would find,
@@ -244,7 +244,7 @@ func (d *desk) sweep() {
 	held := 0
 	for i := len(d.order) - 1; i >= 0; i-- { // youngest first, so that they stay
 		e := d.order[i]
-		if e.state != ended {
+		if e.state != ended || e.local(d) {
 			continue
 		}
 		age := now.Sub(e.ended)

@@ -36,7 +36,8 @@ var allowed = map[string][]string{
 	"appliance/disk":    {},
 	"appliance/fetch":   {"control", "control/ota", "appliance/disk"},
 	"appliance/rollout": {"control", "control/ota", "appliance/disk"},
-	"appliance":         {"engine", "engine/tokenizer", "control", "control/broker", "vqf", "vqf/seal", "vqf/convert", "kernels"},
+	"appliance/web":     {"control"},
+	"appliance":         {"appliance/web", "engine", "engine/tokenizer", "control", "control/broker", "vqf", "vqf/seal", "vqf/convert", "kernels"},
 	"cmd/windhover": {
 		"appliance", "engine", "engine/tokenizer", "engine/vision", "control", "control/broker", "control/ota", "control/fleet",
 		"vqf", "vqf/seal", "vqf/convert", "vqf/gguf", "vqf/safetensors", "kernels",

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package appliance
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"windhover/appliance/web"
+	"windhover/control"
+	"windhover/engine"
+)
+
+// What is received is there whole under its name, or not at all.
+func TestReceive(t *testing.T) {
+	dir := t.TempDir()
+	ctx := context.Background()
+	names := func() string {
+		t.Helper()
+		list, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out []string
+		for _, e := range list {
+			out = append(out, e.Name())
+		}
+		return strings.Join(out, " ")
+	}
+	if n, err := receive(ctx, dir, "m.vqf", 7, iotest.OneByteReader(strings.NewReader("weights"))); n != 7 || err != nil {
+		t.Fatalf("got %d, %v", n, err)
+	}
+	if n, err := receive(ctx, dir, "m.vqf", -1, strings.NewReader("others")); n != 6 || err != nil {
+		t.Fatalf("in place of another, length not announced: got %d, %v", n, err)
+	}
+	broken := errors.New("connection reset")
+	canceled, cancel := context.WithCancel(ctx)
+	cancel()
+	for name, tt := range map[string]struct {
+		ctx  context.Context
+		size int64
+		r    io.Reader
+		want error
+	}{
+		"cut off":          {ctx, 10, strings.NewReader("half"), control.BadRequest},
+		"broken":           {ctx, 10, io.MultiReader(strings.NewReader("half"), iotest.ErrReader(broken)), broken},
+		"canceled":         {canceled, 4, strings.NewReader("half"), context.Canceled},
+		"larger than disk": {ctx, 1 << 60, strings.NewReader("half"), control.InsufficientStore},
+	} {
+		if _, err := receive(tt.ctx, dir, "m.vqf", tt.size, tt.r); !errors.Is(err, tt.want) {
+			t.Errorf("%s: got %v, want %v", name, err, tt.want)
+		}
+	}
+	if got, err := os.ReadFile(filepath.Join(dir, "m.vqf")); string(got) != "others" || err != nil || names() != "m.vqf" {
+		t.Errorf("got %q, %v; the directory has %s", got, err, names())
+	}
+}
+
+// While it comes it has a name that the scan passes over and a start removes.
+func TestReceiveIsHidden(t *testing.T) {
+	dir := t.TempDir()
+	r, w := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		_, err := receive(context.Background(), dir, "m.vqf", -1, r)
+		done <- err
+	}()
+	if _, err := w.Write([]byte("half")); err != nil {
+		t.Fatal(err)
+	}
+	list, err := os.ReadDir(dir)
+	if err != nil || len(list) != 1 || !strings.HasPrefix(list[0].Name(), ".") {
+		t.Fatalf("the directory has %v (%v)", list, err)
+	}
+	if err := tidyTemporary(dir); err != nil {
+		t.Fatal(err)
+	}
+	if list, err = os.ReadDir(dir); err != nil || len(list) != 0 {
+		t.Errorf("a start leaves %v (%v)", list, err)
+	}
+	if err := w.CloseWithError(io.ErrUnexpectedEOF); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err == nil {
+		t.Error("half a file was taken")
+	}
+}
+
+func TestHour(t *testing.T) {
+	result := func(tokens int, decode time.Duration) *engine.Result {
+		return &engine.Result{
+			Usage:  engine.Usage{Prompt: 10, Cached: 4, Completion: tokens},
+			Timing: engine.Timing{Prefill: time.Second, PrefillTPS: 6, Decode: decode, DecodeTPS: float64(tokens) / decode.Seconds()},
+		}
+	}
+	var h hour
+	if got := h.sum(0); got != (web.Hour{}) {
+		t.Errorf("of nothing: %+v", got)
+	}
+	h.add(30*time.Second, result(100, 10*time.Second))
+	h.add(10*time.Minute, result(100, 5*time.Second))
+	h.add(59*time.Minute, &engine.Result{Usage: engine.Usage{Prompt: 1}}) // nothing measured
+	want := web.Hour{Requests: 3, Prompt: 21, Cached: 8, Completion: 200, PrefillTokS: 6, DecodeTokS: 13.3}
+	if got := h.sum(59 * time.Minute); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if got := h.sum(65 * time.Minute); got.Requests != 2 || got.DecodeTokS != 20 {
+		t.Errorf("the first is over an hour old: got %+v", got)
+	}
+	h.add(60*time.Minute, result(1, time.Second)) // takes the place of the first minute
+	if got := h.sum(60 * time.Minute); got.Requests != 3 || got.Completion != 101 {
+		t.Errorf("got %+v", got)
+	}
+	if got := h.sum(500 * time.Minute); got != (web.Hour{}) {
+		t.Errorf("long after: %+v", got)
+	}
+}
+
+func TestEventsKept(t *testing.T) {
+	var e events
+	for range keptEvents + 5 {
+		e.add(control.Occurrence{Event: "old"})
+	}
+	e.add(control.Occurrence{Event: "new"})
+	list := e.last()
+	if len(list) != keptEvents || list[len(list)-1].Event != "new" || list[0].At.IsZero() {
+		t.Errorf("%d events, the last %+v", len(list), list[len(list)-1])
+	}
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+)
+
+// Door says who may come in by a TCP port.
+type Door struct {
+	TokenFile string   // holds the bearer token that is asked for; "": none is
+	Hosts     []string // names of this machine besides localhost and addresses
+}
+
+// Guard stands before next. With a token file it asks for the bearer token in it,
+// which is read at each request, so that a new one needs no restart; the page comes
+// without one, empty, and asks the person for it. Without a token file the Host of a
+// request has to be an address or a name of this machine: a page of another site
+// whose name was pointed here (DNS rebinding) is refused.
+func Guard(d Door, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case d.TokenFile == "" && !d.knows(r.Host):
+			writeError(w, forbidden("host %.100q is no name of this box: use its address, localhost or its name, or add the name to http.hosts", r.Host))
+		case d.TokenFile == "" || d.admits(r.Header.Get("Authorization")):
+			next.ServeHTTP(w, r)
+		case r.Method == http.MethodGet && r.URL.Path == "/":
+			locked(w)
+		case r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, "/assets/"):
+			assets().ServeHTTP(w, r)
+		default:
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			writeError(w, unauthorized())
+		}
+	})
+}
+
+// admits compares digests, so that neither the content nor the length of the token
+// shows in the time that it takes.
+func (d Door) admits(authorization string) bool {
+	want, err := os.ReadFile(d.TokenFile)
+	token := strings.TrimSpace(string(want))
+	scheme, got, _ := strings.Cut(authorization, " ")
+	if err != nil || token == "" || !strings.EqualFold(scheme, "Bearer") {
+		return false
+	}
+	a, b := sha256.Sum256([]byte(got)), sha256.Sum256([]byte(token))
+	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
+}
+
+// knows says whether a Host header names this machine in a way that no other site can
+// make point here.
+func (d Door) knows(host string) bool {
+	name := host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		name = h
+	}
+	name = strings.TrimSuffix(strings.ToLower(strings.Trim(name, "[]")), ".")
+	if net.ParseIP(name) != nil || name == "localhost" || strings.HasSuffix(name, ".localhost") {
+		return true
+	}
+	return name != "" && slices.ContainsFunc(d.Hosts, func(h string) bool { return strings.EqualFold(h, name) })
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"windhover/control"
+)
+
+const nasty = `<script>alert(1)</script>"'`
+
+func fullView() View {
+	return View{
+		Device: "edge1", Version: "1.2", Board: nasty, State: "online", MQTT: "mqtt://127.0.0.1:1883", Drop: "/var/lib/windhover/drop", RAMBytes: 8 << 30,
+		Models: []control.Model{
+			{Name: "second", State: ready, Context: 512, Bytes: 5 << 20},
+			{Name: "first", State: ready, Default: true, Context: 4096, Bytes: 3 << 30, Pictures: &control.Pictures{}},
+			{Name: "broken", State: "failed", Error: control.Errorf(control.FormatInvalid, "%s", nasty)},
+			{Name: "coming", State: "waiting", Bytes: 1000, Have: 250},
+		},
+		Stats: control.Stats{UptimeS: 90061, Queue: 3, Active: 2, DecodeTokS: 12.34, MemAvailable: 2 << 30, TempC: 71, Throttled: true},
+		Hour:  Hour{Requests: 1234, DecodeTokS: 11.1, Completion: 99999, Cached: 7},
+		Jobs: []control.JobRecord{
+			{ID: "j1", Type: "convert", Client: "me", Status: control.JobFailed, Error: control.Errorf(control.Internal, "boom")},
+			{ID: "j2", Type: "verify", Client: "me", Status: control.JobRunning, Phase: "reading", Progress: control.JobFraction{Done: 1, Total: 4, Pct: 25}},
+			{ID: "j3", Type: "gc", Client: "me", Status: control.JobQueued},
+		},
+		Events: []control.Occurrence{{At: time.Unix(0, 0), Event: "model_ready", Model: "first"}, {At: time.Unix(60, 0), Event: "model_failed", Model: "broken", Message: nasty}},
+	}
+}
+
+func TestPageShows(t *testing.T) {
+	h := New(&fakeBox{view: fullView()}, Options{})
+	w := do(h, "GET", "/", "")
+	body := w.Body.String()
+	for _, want := range []string{
+		"edge1", "8.0 GiB", "2.0 GiB of", "12.3", "11.1", "1\u2009234 answers", "71 °C", "slowed down because of heat", "1 d 1 h",
+		`value="25"`, "model_failed", "format_invalid", "boom", "sees pictures", `<meter min="0" max="100" high="90" value="75"`, "<dd>2</dd>", "<dd>3</dd>",
+	} {
+		if !strings.Contains(body, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	if strings.Contains(body, "<script>alert") {
+		t.Error("a text became markup")
+	}
+	if a, b := strings.Index(body, `<option value="first"`), strings.Index(body, `<option value="second"`); a < 0 || b < a {
+		t.Errorf("the default model stands at %d, the other at %d", a, b)
+	}
+	if strings.Contains(body, `<option value="broken"`) {
+		t.Error("a model that does not serve can be chosen")
+	}
+	if a, b := strings.Index(body, "model_failed"), strings.Index(body, "model_ready"); b < a {
+		t.Error("the oldest event stands first")
+	}
+	panel := do(h, "GET", "/panel", "").Body.String()
+	if !strings.Contains(body, strings.TrimSpace(panel)) {
+		t.Error("the panel by itself is not the one in the page")
+	}
+}
+
+// Nothing that is written into the page may run, and it loads nothing from elsewhere.
+func TestPagePolicy(t *testing.T) {
+	h := New(&fakeBox{view: fullView()}, Options{})
+	w := do(h, "GET", "/", "")
+	csp := w.Header().Get("Content-Security-Policy")
+	for _, want := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "frame-ancestors 'none'", "base-uri 'none'"} {
+		if !strings.Contains(csp, want) {
+			t.Errorf("policy %q lacks %q", csp, want)
+		}
+	}
+	if strings.Contains(csp, "unsafe") || strings.Contains(csp, "http") {
+		t.Errorf("policy %q", csp)
+	}
+	body := w.Body.String()
+	for _, pattern := range []string{`<script(?: [^>]*)?>[^<]`, ` on[a-z]+=`, ` style=`, `<style`, `javascript:`, `(?:src|href)="(?:https?:)?//`} {
+		if m := regexp.MustCompile(pattern).FindString(body); m != "" {
+			t.Errorf("the page has %q", m)
+		}
+	}
+	for path, kind := range map[string]string{"/assets/page.js": "text/javascript; charset=utf-8", "/assets/page.css": "text/css; charset=utf-8"} {
+		if w := do(h, "GET", path, ""); w.Code != 200 || w.Header().Get("Content-Type") != kind || w.Body.Len() == 0 {
+			t.Errorf("%s: %d %v", path, w.Code, w.Header())
+		}
+	}
+	for _, path := range []string{"/assets/", "/assets/page.html", "/assets/../web.go", "/nothing"} {
+		if w := do(h, "GET", path, ""); w.Code == 200 {
+			t.Errorf("%s is served", path)
+		}
+	}
+}
+
+// Each control has a label, each section a name, each bar a text.
+func TestPageNames(t *testing.T) {
+	body := do(New(&fakeBox{view: fullView()}, Options{}), "GET", "/", "").Body.String()
+	ids := map[string]int{}
+	for _, m := range regexp.MustCompile(` id="([^"]+)"`).FindAllStringSubmatch(body, -1) {
+		if ids[m[1]]++; ids[m[1]] > 1 {
+			t.Errorf("id %q stands twice", m[1])
+		}
+	}
+	for _, m := range regexp.MustCompile(`<(?:input|select|textarea) id="([^"]+)"`).FindAllStringSubmatch(body, -1) {
+		if !strings.Contains(body, `<label for="`+m[1]+`"`) {
+			t.Errorf("%q has no label", m[1])
+		}
+	}
+	for _, m := range regexp.MustCompile(`aria-(?:labelledby|describedby)="([^"]+)"`).FindAllStringSubmatch(body, -1) {
+		if ids[m[1]] != 1 {
+			t.Errorf("nothing has the id %q", m[1])
+		}
+	}
+	for _, m := range regexp.MustCompile(`<(?:progress|meter)[^>]*>`).FindAllString(body, -1) {
+		if !strings.Contains(m, "aria-label=") {
+			t.Errorf("%s has no name", m)
+		}
+	}
+	if !strings.Contains(body, `<html lang="en">`) || strings.Count(body, "<h1>") != 1 || strings.Count(body, "<main>") != 1 {
+		t.Error("language, heading or main part is missing")
+	}
+}

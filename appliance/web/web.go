@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"net/http"
+	"sync/atomic"
+	"time"
+)
+
+// Bounds on what a client may take of the box.
+const (
+	maxBody     = 16 << 20 // of a question: a picture of 12 MB as a data URL
+	heldBodies  = 48 << 20 // of all questions that are read or in work
+	maxUploads  = 2        // at a time
+	bodyTime    = time.Minute
+	stallTime   = 30 * time.Second // an upload or an answer may stand still so long
+	defaultMost = 1024             // tokens of an answer that names no bound, context permitting
+)
+
+// Options say how the handlers are reached.
+type Options struct {
+	Client string // whose turn requests are that name no user: "http", "socket"
+	Now    func() time.Time
+}
+
+// handler answers requests. held is the memory of bodies.
+type handler struct {
+	box     Box
+	opt     Options
+	started time.Time
+	held    atomic.Int64
+	uploads atomic.Int32
+	cross   *http.CrossOriginProtection
+	mux     *http.ServeMux
+}
+
+// New returns the routes: /v1/models, /v1/chat/completions, /v1/completions,
+// /v1/embeddings, /v1/drop/NAME, the page at / and what it needs. A request that
+// changes something and comes from a page of another origin is refused; no answer
+// may be read by one.
+func New(box Box, opt Options) http.Handler {
+	if opt.Now == nil {
+		opt.Now = time.Now
+	}
+	h := &handler{box: box, opt: opt, started: opt.Now(), cross: http.NewCrossOriginProtection(), mux: http.NewServeMux()}
+	h.cross.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		writeError(w, forbidden("a page of another origin may not ask this box"))
+	}))
+	h.mux.HandleFunc("GET /v1/models", h.models)
+	h.mux.HandleFunc("GET /v1/models/{model}", h.model)
+	h.mux.HandleFunc("POST /v1/chat/completions", h.chat)
+	h.mux.HandleFunc("POST /v1/completions", h.completion)
+	h.mux.HandleFunc("POST /v1/embeddings", h.embeddings)
+	h.mux.HandleFunc("PUT /v1/drop/{name}", h.drop)
+	h.mux.HandleFunc("GET /panel", h.panel)
+	h.mux.HandleFunc("GET /{$}", h.page)
+	h.mux.Handle("GET /assets/", assets())
+	h.mux.HandleFunc("/v1/", func(w http.ResponseWriter, r *http.Request) {
+		writeError(w, unknownRoute(r))
+	})
+	return h
+}
+
+// ServeHTTP implements http.Handler.
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.Header().Set("Cross-Origin-Resource-Policy", "same-origin")
+	w.Header().Set("Cache-Control", "no-store")
+	h.cross.Handler(h.mux).ServeHTTP(w, r)
+}

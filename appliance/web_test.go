@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package appliance
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"windhover/internal/testmodel"
+)
+
+// ask sends a request to a box, by its port or, with socket, by the local socket.
+func (b *box) ask(t *testing.T, socket bool, method, path string, body io.Reader, headers ...string) (int, []byte) {
+	t.Helper()
+	client, at := http.DefaultClient, b.cfg.HTTP.Listen
+	if socket {
+		client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return dialSocket(ctx, b.cfg.Paths.Socket)
+		}}}
+		at = "windhover"
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), waitFor)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, method, "http://"+at+path, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }() // it is read to its end
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, data
+}
+
+// A model comes by upload, answers over port and socket with the tokens that MQTT
+// gets, sees a picture, and is on the page.
+func TestWebServes(t *testing.T) {
+	b := startBox(t, nil)
+	model := seeingModel(t)
+	if code, body := b.ask(t, false, "PUT", "/v1/drop/m.vqf", bytes.NewReader(model)); code != 201 {
+		t.Fatalf("upload: %d %s", code, body)
+	}
+	b.ready(t, "m")
+	question := `{"model":"m","temperature":0,"max_tokens":32,"messages":[{"role":"user","content":"Who are you?"}]}`
+	var answer struct {
+		Choices []struct {
+			Message struct{ Content string }
+			Finish  string `json:"finish_reason"`
+		}
+		Usage struct {
+			Prompt  int `json:"prompt_tokens"`
+			Details struct {
+				Cached int `json:"cached_tokens"`
+			} `json:"prompt_tokens_details"`
+		}
+	}
+	for i, socket := range []bool{false, true} {
+		code, body := b.ask(t, socket, "POST", "/v1/chat/completions", strings.NewReader(question))
+		if err := json.Unmarshal(body, &answer); err != nil || code != 200 {
+			t.Fatalf("socket %v: %d %s", socket, code, body)
+		}
+		if c := answer.Choices[0]; c.Message.Content != testmodel.Answer || c.Finish != "stop" {
+			t.Errorf("socket %v: %s", socket, body)
+		}
+		if cached := answer.Usage.Details.Cached; (i > 0) != (cached > 0) || answer.Usage.Prompt == 0 {
+			t.Errorf("answer %d: usage %+v", i, answer.Usage)
+		}
+	}
+	url := "data:image/png;base64," + base64.StdEncoding.EncodeToString(picture(t, 64, 64))
+	code, body := b.ask(t, false, "POST", "/v1/chat/completions", strings.NewReader(strings.Replace(question, `"Who are you?"`,
+		`[{"type":"image_url","image_url":{"url":"`+url+`"}},{"type":"text","text":"What is it?"}]`, 1)))
+	if code != 200 || !bytes.Contains(body, []byte(testmodel.Answer)) {
+		t.Errorf("with a picture: %d %s", code, body)
+	}
+	if code, body = b.ask(t, false, "POST", "/v1/chat/completions", strings.NewReader(strings.Replace(question, "32", "100000", 1))); code != 400 || !bytes.Contains(body, []byte("context_length_exceeded")) {
+		t.Errorf("an answer longer than the context: %d %s", code, body)
+	}
+	if code, body = b.ask(t, false, "GET", "/", nil); code != 200 || !bytes.Contains(body, []byte(`data-model="m" data-state="ready"`)) || !bytes.Contains(body, []byte("model_ready")) {
+		t.Errorf("page: %d %s", code, body)
+	}
+	if code, body = b.ask(t, false, "GET", "/v1/status", nil); code != 404 {
+		t.Errorf("the state of the appliance on the port: %d %s", code, body)
+	}
+	if code, _ = b.ask(t, true, "GET", "/v1/status", nil); code != 200 {
+		t.Errorf("on the socket: %d", code)
+	}
+}
+
+// Who has shown nothing uploads no model where a broker elsewhere decides who may
+// what; the socket and the token let in.
+func TestWebUploadRights(t *testing.T) {
+	token := filepath.Join(t.TempDir(), "token")
+	write(t, token, "geheim\n")
+	for name, tt := range map[string]struct {
+		change  func(*Config)
+		socket  bool
+		headers []string
+		want    int
+	}{
+		"broker elsewhere":         {func(c *Config) { c.MQTT.URL = "mqtt://127.0.0.1:1" }, false, nil, 403},
+		"allowed to anybody":       {func(c *Config) { c.MQTT.URL, c.Anonymous.Allow = "mqtt://127.0.0.1:1", []string{"drop"} }, false, nil, 201},
+		"socket":                   {func(c *Config) { c.MQTT.URL = "mqtt://127.0.0.1:1" }, true, nil, 201},
+		"without the token":        {func(c *Config) { c.HTTP.TokenFile = token }, false, nil, 401},
+		"with the token":           {func(c *Config) { c.HTTP.TokenFile = token }, false, []string{"Authorization", "Bearer geheim"}, 201},
+		"another site":             {nil, false, []string{"Origin", "https://evil.example"}, 403},
+		"loopback, nothing to ask": {nil, false, nil, 201},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := startBox(t, tt.change)
+			if code, body := b.ask(t, tt.socket, "PUT", "/v1/drop/m.vqf", strings.NewReader("no model"), tt.headers...); code != tt.want {
+				t.Errorf("got %d %s, want %d", code, body, tt.want)
+			}
+			_, err := os.Stat(filepath.Join(b.cfg.Paths.drop(), "m.vqf"))
+			if (err == nil) != (tt.want == 201) {
+				t.Errorf("the drop directory: %v", err)
+			}
+		})
+	}
+}
+
+// The official clients, where the environment says that they are installed: ./check
+// does that.
+func TestOpenAIClients(t *testing.T) {
+	python, modules := os.Getenv("WINDHOVER_OPENAI_PYTHON"), os.Getenv("WINDHOVER_OPENAI_JS")
+	if python == "" && modules == "" {
+		t.Skip("WINDHOVER_OPENAI_PYTHON and WINDHOVER_OPENAI_JS name no client: ./check clients installs them")
+	}
+	b := startBox(t, nil)
+	b.drop(t, "m.vqf", seeingModel(t))
+	b.ready(t, "m")
+	img := filepath.Join(t.TempDir(), "picture.png")
+	writeBytes(t, img, picture(t, 64, 64))
+	run := func(name string, args ...string) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(context.Background(), waitFor)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, name, args...)
+		cmd.Env = append(os.Environ(), "BASE_URL=http://"+b.cfg.HTTP.Listen+"/v1", "PICTURE="+img, "ANSWER="+testmodel.Answer)
+		out, err := cmd.CombinedOutput()
+		if err != nil || !bytes.Contains(out, []byte("all held")) {
+			t.Errorf("%s: %v\n%s", args[0], err, out)
+		}
+	}
+	if python != "" {
+		run(python, "testdata/openai_client.py")
+	}
+	if modules != "" {
+		script, err := os.ReadFile("testdata/openai_client.mjs")
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Node looks for modules beside the script.
+		at := filepath.Join(modules, "openai_client.mjs")
+		writeBytes(t, at, script)
+		run("node", at)
+	}
+}
