@@ -14,7 +14,7 @@ import (
 	"windhover/internal/testmodel"
 )
 
-func TestDropServeRemove(t *testing.T) {
+func TestDropServeRemove_P70(t *testing.T) {
 	r := newRig(t, t.TempDir())
 	ctx := context.Background()
 	r.put(t, "a.vqf", tinyModel(t, nil))
@@ -48,7 +48,7 @@ func TestDropServeRemove(t *testing.T) {
 }
 
 // Each of these must not keep the good file beside it from serving.
-func TestBadFilesDelayNobody(t *testing.T) {
+func TestBadFilesDelayNobody_P72(t *testing.T) {
 	whole := tinyModel(t, nil)
 	flipped := append([]byte{}, whole...)
 	flipped[len(flipped)/2] ^= 0x40
@@ -88,7 +88,7 @@ func TestBadFilesDelayNobody(t *testing.T) {
 	}
 }
 
-func TestDirectoryModel(t *testing.T) {
+func TestDirectoryModel_P64(t *testing.T) {
 	r := newRig(t, t.TempDir())
 	ctx := context.Background()
 	whole := tinyModel(t, nil)
@@ -121,7 +121,7 @@ func TestDirectoryModel(t *testing.T) {
 }
 
 // A model in a format that only convert reads is answered, not passed over.
-func TestForeignFormats(t *testing.T) {
+func TestForeignFormats_P65(t *testing.T) {
 	r := newRig(t, t.TempDir())
 	for _, name := range []string{"m.gguf", "n.safetensors", "hf/model.safetensors", "plain/config.json"} {
 		write(t, filepath.Join(r.drop, name), "x")
@@ -178,7 +178,7 @@ func TestUpdateSwapsAndOldOneDrains(t *testing.T) {
 	}
 }
 
-func TestBadUpdateKeepsTheOldVersion(t *testing.T) {
+func TestBadUpdateKeepsTheOldVersion_P68(t *testing.T) {
 	r := newRig(t, t.TempDir())
 	ctx := context.Background()
 	good := tinyModel(t, nil)
@@ -204,7 +204,7 @@ func TestBadUpdateKeepsTheOldVersion(t *testing.T) {
 	}
 }
 
-func TestFailedMarker(t *testing.T) {
+func TestFailedMarker_P69(t *testing.T) {
 	state := t.TempDir()
 	r := newRig(t, state)
 	ctx := context.Background()
@@ -283,7 +283,7 @@ func TestRestartDoesNotVerifyAgain(t *testing.T) {
 	}
 }
 
-func TestStalled(t *testing.T) {
+func TestStalled_P67(t *testing.T) {
 	r := newRig(t, t.TempDir())
 	ctx := context.Background()
 	whole := tinyModel(t, nil)
@@ -333,7 +333,7 @@ func TestStalledByAWriter(t *testing.T) {
 	}
 }
 
-func TestSkipHoldsBack(t *testing.T) {
+func TestSkipHoldsBack_P71(t *testing.T) {
 	r := newRig(t, t.TempDir())
 	ctx := context.Background()
 	r.put(t, "m.vqf", tinyModel(t, nil))

@@ -108,7 +108,7 @@ func TestComplete(t *testing.T) {
 }
 
 // A file that has its full length may still be written to: only the lease tells.
-func TestCompleteWaitsForWriter(t *testing.T) {
+func TestCompleteWaitsForWriter_P66(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m.vqf")
 	writeBytes(t, path, tinyModel(t, nil))
 	w, err := os.OpenFile(path, os.O_RDWR, 0)

@@ -158,7 +158,7 @@ func TestMinisigBeingWritten(t *testing.T) {
 
 // Without the policy a signature that comes while the model serves raises it, and a
 // bad one is refused; either way the model that was loaded goes on.
-func TestMinisigForAModelThatServes(t *testing.T) {
+func TestMinisigForAModelThatServes_P73(t *testing.T) {
 	key := newMinisign(t)
 	data := tinyModel(t, nil)
 	state := t.TempDir()

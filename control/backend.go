@@ -67,9 +67,20 @@ type JobRunner interface {
 	JobTypes() []string
 
 	// RunJob carries out one job. report is quick and may be called often. The
-	// result is marshalled into the job record. ctx ends on job_cancel and at
-	// shutdown.
+	// result is marshalled into the job record, beside an error too. ctx ends on
+	// job_cancel and at shutdown.
 	RunJob(ctx context.Context, j Job, report func(JobProgress)) (result any, err error)
+}
+
+// PatientRunner is a JobRunner with jobs that wait more than they work.
+type PatientRunner interface {
+	JobRunner
+	// Beside says that jobs of a type run beside all others: those that do not share
+	// one place.
+	Beside(typ string) bool
+	// Resumes says that a job of a type that a restart cut off is run again, as another
+	// attempt, and ends as if it had not been.
+	Resumes(typ string) bool
 }
 
 // Job is a command as it is handed to the backend.

@@ -35,7 +35,7 @@ func TestPlainRequest(t *testing.T) {
 	}
 }
 
-func TestPromptAndMissingID(t *testing.T) {
+func TestPromptAndMissingID_P3(t *testing.T) {
 	g := newRig(t, &fake{}, nil)
 	g.ask("me", OpPrompt, "hello {there")
 	g.ask("me", OpChat, `{"messages":[{"role":"user","content":"hi"}]}`)
@@ -63,8 +63,8 @@ func TestPromptAndMissingID(t *testing.T) {
 	}
 }
 
-// TestRefused is the table of requests that are refused before they are accepted.
-func TestRefused(t *testing.T) {
+// TestRefused_P4 is the table of requests that are refused before they are accepted.
+func TestRefused_P4(t *testing.T) {
 	big := `{"id":"big","prompt":"` + strings.Repeat("x", 70<<10) + `"}`
 	cases := []struct {
 		name, op, payload string
@@ -108,7 +108,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-func TestIgnored(t *testing.T) {
+func TestIgnored_P8_P19(t *testing.T) {
 	ran := 0
 	g := newRig(t, &fake{generate: func(ctx context.Context, r *Request, emit func(Event) error) (*Result, error) {
 		ran++
@@ -126,7 +126,7 @@ func TestIgnored(t *testing.T) {
 	}
 }
 
-func TestDuplicates(t *testing.T) {
+func TestDuplicates_P16(t *testing.T) {
 	step := make(chan struct{})
 	runs := 0
 	gen := until(step, 2)
@@ -177,7 +177,7 @@ func TestDuplicates(t *testing.T) {
 	}
 }
 
-func TestRedeliveryWithoutID(t *testing.T) {
+func TestRedeliveryWithoutID_P17(t *testing.T) {
 	g := newRig(t, &fake{}, nil)
 	in := inbound{topic: g.topics.Request("me", OpPrompt), payload: []byte("hi"), ack: func() {}}
 	g.request(in)
@@ -192,7 +192,7 @@ func TestRedeliveryWithoutID(t *testing.T) {
 	}
 }
 
-func TestQueueBounds(t *testing.T) {
+func TestQueueBounds_P27(t *testing.T) {
 	step := make(chan struct{})
 	g := newRig(t, &fake{generate: until(step, 1)}, nil)
 	for i := range 3 {
@@ -222,7 +222,7 @@ func TestQueueBounds(t *testing.T) {
 	})
 }
 
-func TestPriority(t *testing.T) {
+func TestPriority_P6(t *testing.T) {
 	step := make(chan struct{})
 	var order []string
 	gen := until(step, 1)
@@ -249,7 +249,7 @@ func TestPriority(t *testing.T) {
 
 // Of requests of one priority, that of the client goes first who has the fewest in
 // work.
-func TestClientsTakeTurns(t *testing.T) {
+func TestClientsTakeTurns_P7(t *testing.T) {
 	step := make(chan struct{})
 	var mu sync.Mutex
 	var order []string
@@ -288,7 +288,7 @@ func TestClientsTakeTurns(t *testing.T) {
 	}
 }
 
-func TestCancelAndDeadline(t *testing.T) {
+func TestCancelAndDeadline_P12(t *testing.T) {
 	step := make(chan struct{}, 1)
 	g := newRig(t, &fake{generate: until(step, 1000)}, nil)
 	g.ask("me", OpGenerate, `{"id":"run","prompt":"x","flush_ms":0}`)
@@ -354,7 +354,7 @@ func TestClockNeverSet(t *testing.T) {
 	}
 }
 
-func TestFetch(t *testing.T) {
+func TestFetch_P14(t *testing.T) {
 	g := newRig(t, &fake{}, nil)
 	g.ask("me", OpGenerate, `{"id":"r1","prompt":"a b c d e f","flush_ms":0}`)
 	g.end("me", "r1")
@@ -445,7 +445,7 @@ func TestTokenize(t *testing.T) {
 	}
 }
 
-func TestIDsAreBounded(t *testing.T) {
+func TestIDsAreBounded_P29(t *testing.T) {
 	g := newRig(t, &fake{}, func(c *Config) { c.Limits.IDs = 10 })
 	for i := range 50 {
 		g.ask("me", OpGenerate, fmt.Sprintf(`{"id":"r%d","prompt":"x"}`, i))

@@ -4,6 +4,7 @@ package control
 
 import (
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -112,6 +113,41 @@ func (e Endpoint) credentials() (user, password string, err error) {
 	}
 	line, _, _ := strings.Cut(string(b), "\n")
 	return e.Username, strings.TrimSuffix(line, "\r"), nil
+}
+
+// files sums up what the files that the endpoint names hold; "" while one of them
+// cannot be read.
+func (e Endpoint) files() string {
+	h := sha256.New()
+	for _, name := range []string{e.PasswordFile, e.CAFile, e.CertFile, e.KeyFile} {
+		if name == "" {
+			continue
+		}
+		b, err := os.ReadFile(name)
+		if err != nil {
+			return ""
+		}
+		_, _ = fmt.Fprintf(h, "%d\n%s", len(b), b) // a hash takes everything
+	}
+	return string(h.Sum(nil))
+}
+
+// renewed says whether the files hold something else than before and can be used: a
+// certificate whose key is still to be written is none yet.
+func (e Endpoint) renewed(before string) bool {
+	now := e.files()
+	if now == "" || now == before {
+		return false
+	}
+	if _, _, err := e.credentials(); err != nil {
+		return false
+	}
+	u, err := e.parse()
+	if err != nil {
+		return false
+	}
+	_, err = e.tlsConfig(u.Hostname())
+	return err == nil
 }
 
 func (e Endpoint) tlsConfig(host string) (*tls.Config, error) {

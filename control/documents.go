@@ -12,6 +12,7 @@ import (
 func (s *Server) resync() {
 	s.publishInfo()
 	s.ModelsChanged()
+	s.hass()
 	s.docs.resync()
 	s.publishStatus(true)
 }
@@ -29,7 +30,7 @@ func (s *Server) SetState(state, reason string) {
 
 // status is the document as it is true now. mu is held.
 func (s *Server) status() Status {
-	st := Status{V: 1, State: s.state, Session: s.session, Since: s.since, Reason: s.reason}
+	st := Status{V: 1, State: s.state, Session: s.session, Boot: s.boot, Since: s.since, Reason: s.reason}
 	if s.state == StateOnline && s.dat != nil && !s.dat.connected.Load() {
 		// A client that reads online may ask at once, so requests must be subscribed.
 		st.State, st.Reason = StateDegraded, "no connection to the broker for requests"
@@ -52,7 +53,7 @@ func (s *Server) publishStatus(force bool) {
 	// Who has nothing in work is offline a moment after stopping, and a link that is
 	// slow would say the last alone.
 	keep := s.state == StateStopping
-	s.control.put(&message{topic: s.topics.Status(), payload: p, qos: 1, retain: true, key: true, keep: keep})
+	s.control.put(&message{topic: s.topics.Status(), payload: p, qos: 1, retain: true, key: true, keep: keep, acked: func() { s.said.Store(true) }})
 }
 
 // InfoChanged publishes the info document again.
@@ -87,6 +88,7 @@ func (s *Server) ModelsChanged() {
 		s.docs.publish(topic, p, false)
 	}
 	s.docs.keep(s.topics.Model(""), live)
+	s.hass()
 }
 
 // Event publishes what happened.
@@ -146,6 +148,7 @@ type Counters struct {
 	ReplaysIgnored  uint64
 	MessagesIgnored uint64            // empty, or on a topic that is none of ours
 	Dropped         uint64            // in either direction
+	NameTaken       bool              // another box has the device's name, and this one stands aside
 	Waiting, Active int               // requests
 	OutboxDepth     map[string]int    // by lane
 	Jobs            map[string]uint64 // records by status
@@ -155,7 +158,7 @@ type Counters struct {
 func (s *Server) Counters() Counters {
 	c := Counters{
 		Session: s.session, Connected: map[string]bool{}, Reconnects: map[string]uint64{},
-		ReplaysIgnored: s.replays.Load(), MessagesIgnored: s.ignored.Load(), Dropped: s.dropped.Load(),
+		ReplaysIgnored: s.replays.Load(), MessagesIgnored: s.ignored.Load(), Dropped: s.dropped.Load(), NameTaken: s.aside.Load(),
 		OutboxDepth: map[string]int{}, Jobs: map[string]uint64{},
 	}
 	s.mu.Lock()

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-func TestShutdownEndsEverything(t *testing.T) {
+func TestShutdownEndsEverything_P13(t *testing.T) {
 	step := make(chan struct{}, 1)
 	g := newRig(t, &fake{generate: until(step, 5)}, nil)
 	g.ask("me", OpGenerate, `{"id":"run","prompt":"x","flush_ms":0}`)
@@ -40,9 +40,9 @@ func TestShutdownEndsEverything(t *testing.T) {
 	}
 }
 
-// TestSlowLinkSaysStopping has a link that takes nothing before the device is through:
+// TestSlowLinkSaysStopping_P39 has a link that takes nothing before the device is through:
 // what it passed on its way is said all the same, and the last state last.
-func TestSlowLinkSaysStopping(t *testing.T) {
+func TestSlowLinkSaysStopping_P39(t *testing.T) {
 	s, err := New(Config{Device: "edge1", StateDir: t.TempDir(), State: StateOnline}, &fake{})
 	if err != nil {
 		t.Fatal(err)

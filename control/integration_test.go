@@ -69,9 +69,9 @@ func TestAskOverABroker(t *testing.T) {
 	})
 }
 
-// TestStatusOverItsLife follows the retained status from the start over a cut
+// TestStatusOverItsLife_P38 follows the retained status from the start over a cut
 // connection to the end.
-func TestStatusOverItsLife(t *testing.T) {
+func TestStatusOverItsLife_P38(t *testing.T) {
 	eachBroker(t, func(t *testing.T, b testBroker) {
 		l := listen(t, quick(b.url()), "windhover/v1/edge1/status")
 		p := newCable(t, b.url())
@@ -107,7 +107,7 @@ func TestStatusOverItsLife(t *testing.T) {
 	})
 }
 
-func TestRetainedRequest(t *testing.T) {
+func TestRetainedRequest_P18(t *testing.T) {
 	eachBroker(t, func(t *testing.T, b testBroker) {
 		ep := quick(b.url())
 		var runs, jobs atomic.Int32
@@ -156,7 +156,7 @@ func TestDuplicateDelivery(t *testing.T) {
 	})
 }
 
-func TestBrokerRestartMidStream(t *testing.T) {
+func TestBrokerRestartMidStream_P22(t *testing.T) {
 	eachBroker(t, func(t *testing.T, b testBroker) {
 		ep := quick(b.url())
 		const n = 120
@@ -339,9 +339,9 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestManyReaders has 64 callers with a connection each and one reader that stopped
+// TestManyReaders_P15 has 64 callers with a connection each and one reader that stopped
 // reading: every caller gets its own answer whole, and once.
-func TestManyReaders(t *testing.T) {
+func TestManyReaders_P15(t *testing.T) {
 	eachBroker(t, func(t *testing.T, b testBroker) {
 		ep := quick(b.url())
 		newDevice(t, &fake{}, ep, func(c *Config) {
@@ -382,9 +382,9 @@ func TestManyReaders(t *testing.T) {
 	})
 }
 
-// TestShutdownUnacknowledged sees that a broker that may not know of the end is left
+// TestShutdownUnacknowledged_P40 sees that a broker that may not know of the end is left
 // without a goodbye, which would keep it from publishing the will.
-func TestShutdownUnacknowledged(t *testing.T) {
+func TestShutdownUnacknowledged_P40(t *testing.T) {
 	d := deafBroker(t)
 	s := newDevice(t, &fake{}, quick(d.url), nil)
 	eventually(t, "both links", func() bool {

@@ -8,10 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
+	"sync"
 )
 
-// work runs jobs one after another until ctx ends.
+// work runs jobs until ctx ends, and returns when the last one has.
 func (j *jobs) work(ctx context.Context) {
+	var running sync.WaitGroup
+	defer running.Wait()
 	for {
 		e, jctx := j.next(ctx)
 		if e == nil {
@@ -22,19 +26,23 @@ func (j *jobs) work(ctx context.Context) {
 				return
 			}
 		}
-		j.run(jctx, e)
+		running.Go(func() { j.run(jctx, e) })
 	}
 }
 
+// next takes the first job that may begin out of the queue.
 func (j *jobs) next(ctx context.Context) (*jobEntry, context.Context) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if len(j.queue) == 0 || j.stopping {
+	at := slices.IndexFunc(j.queue, func(e *jobEntry) bool { return !j.busy || j.beside(e.rec.Type) })
+	if at < 0 || j.stopping {
 		return nil, nil
 	}
-	e := j.queue[0]
-	j.queue = j.queue[1:]
-	j.current = e
+	e := j.queue[at]
+	j.queue = slices.Delete(j.queue, at, at+1)
+	if !j.beside(e.rec.Type) {
+		j.busy = true
+	}
 	jctx, cancel := context.WithCancelCause(ctx)
 	e.cancel = cancel
 	e.rec.Status = JobRunning
@@ -51,15 +59,13 @@ func (j *jobs) run(ctx context.Context, e *jobEntry) {
 	result, err := j.call(ctx, job, func(p JobProgress) { j.progress(e, p) })
 	cause := context.Cause(ctx)
 	cancel(nil)
-	var raw json.RawMessage
-	if err == nil && result != nil {
-		if raw, err = encode(result); err == nil && len(raw) > maxDoneBytes {
-			raw, err = nil, Errorf(Internal, "the result has %d bytes", len(raw))
-		}
-	}
+	raw, err := resultOf(result, err)
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.current = nil
+	defer j.signal()
+	if !j.beside(job.Type) {
+		j.busy = false
+	}
 	switch {
 	case err == nil:
 		if f := e.rec.Progress; f.Total > 0 {
@@ -67,12 +73,29 @@ func (j *jobs) run(ctx context.Context, e *jobEntry) {
 		}
 		j.end(e, JobSucceeded, raw, nil)
 	case errors.Is(cause, errCanceled):
-		j.end(e, JobCanceled, nil, Errorf(Canceled, "canceled by the client"))
+		j.end(e, JobCanceled, raw, Errorf(Canceled, "canceled by the client"))
+	case cause != nil && j.resumes(job.Type):
+		e.cancel = nil // it stays running, for the next start
 	case cause != nil:
-		j.end(e, JobFailed, nil, Errorf(Interrupted, "the device was shut down while the job was running"))
+		j.end(e, JobFailed, raw, Errorf(Interrupted, "the device was shut down while the job was running"))
 	default:
-		j.end(e, JobFailed, nil, asError(err))
+		j.end(e, JobFailed, raw, asError(err))
 	}
+}
+
+// resultOf marshals the result of a job, which may be there beside an error.
+func resultOf(result any, err error) (json.RawMessage, error) {
+	if result == nil {
+		return nil, err
+	}
+	raw, bad := encode(result)
+	if bad == nil && len(raw) > maxDoneBytes {
+		bad = Errorf(Internal, "the result has %d bytes", len(raw))
+	}
+	if bad != nil {
+		return nil, errors.Join(err, bad)
+	}
+	return raw, err
 }
 
 func (j *jobs) call(ctx context.Context, job Job, report func(JobProgress)) (result any, err error) {
@@ -112,3 +135,10 @@ func (j *jobs) progress(e *jobEntry, p JobProgress) {
 	j.save(e) // the version must not go back over a restart
 	j.show(e)
 }
+
+// CanceledByClient says whether the context of a job has ended because somebody wanted
+// the job to, and not because the device stops.
+func CanceledByClient(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errCanceled) }
+
+// NewID makes an id that no other request or job has.
+func NewID() string { return newID() }

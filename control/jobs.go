@@ -18,7 +18,8 @@ const (
 	progressMax = 5 * time.Second        // the longest silence while something moves
 )
 
-// jobs takes commands, runs one at a time and publishes their records.
+// jobs takes commands, runs one at a time, and beside it those that only wait, and
+// publishes their records.
 type jobs struct {
 	topics  Topics
 	lim     Limits
@@ -34,7 +35,7 @@ type jobs struct {
 	recs     map[key]*jobEntry
 	order    []*jobEntry // by submission
 	queue    []*jobEntry
-	current  *jobEntry
+	busy     bool // one that works runs
 	stopping bool
 }
 
@@ -49,8 +50,23 @@ type jobEntry struct {
 
 func (e *jobEntry) key() key { return key{e.rec.Client, e.rec.ID} }
 
+// patient is the runner, if it has jobs that wait more than they work.
+func (j *jobs) patient(ask func(PatientRunner) bool) bool {
+	p, ok := j.runner.(PatientRunner)
+	return ok && ask(p)
+}
+
+func (j *jobs) beside(typ string) bool {
+	return j.patient(func(p PatientRunner) bool { return p.Beside(typ) })
+}
+
+func (j *jobs) resumes(typ string) bool {
+	return j.patient(func(p PatientRunner) bool { return p.Resumes(typ) })
+}
+
 // restore takes over what the journal has. A job that was running when the device
-// went down ends as interrupted; one that waited waits again.
+// went down is run again if it can be, else it ends as interrupted; one that waited
+// waits again.
 func (j *jobs) restore(files []jobFile) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -58,11 +74,14 @@ func (j *jobs) restore(files []jobFile) {
 		e := &jobEntry{rec: f.Record, params: f.Params, hash: f.SHA256}
 		j.recs[e.key()] = e
 		j.order = append(j.order, e)
-		switch e.rec.Status {
-		case JobQueued:
+		switch {
+		case e.rec.Status == JobQueued:
 			j.queue = append(j.queue, e)
 			j.show(e)
-		case JobRunning:
+		case e.rec.Status == JobRunning && j.resumes(e.rec.Type):
+			e.rec.Attempt, e.rec.Phase, e.rec.Progress = e.rec.Attempt+1, "", JobFraction{}
+			j.queue = append(j.queue, e)
+		case e.rec.Status == JobRunning:
 			j.end(e, JobFailed, nil, Errorf(Interrupted, "the device stopped while the job was running"))
 		default:
 			j.show(e)
@@ -345,14 +364,16 @@ func (j *jobs) clear(i int) {
 	j.docs.clear(j.topics.Job(e.rec.Client, e.rec.ID))
 }
 
-// stop refuses new jobs, ends the one that runs and leaves those that wait to the
-// next start.
+// stop refuses new jobs, ends those that run and leaves those that wait, or can be run
+// again, to the next start.
 func (j *jobs) stop() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.stopping = true
-	if e := j.current; e != nil && e.cancel != nil {
-		e.cancel(errDrained)
+	for _, e := range j.order {
+		if e.cancel != nil {
+			e.cancel(errDrained)
+		}
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 // anyone lets everybody convert and verify, as the embedded broker without users does.
 func anyone(c *Config) { c.Policy.Anonymous = []string{"convert", "verify"} }
 
-func TestJob(t *testing.T) {
+func TestJob_P45(t *testing.T) {
 	var got Job
 	f := &fake{runJob: func(_ context.Context, j Job, report func(JobProgress)) (any, error) {
 		got = j
@@ -52,7 +52,7 @@ func TestJob(t *testing.T) {
 	}
 }
 
-func TestJobRefusals(t *testing.T) {
+func TestJobRefusals_P42(t *testing.T) {
 	cases := []struct {
 		name, client, typ, payload string
 		want                       Code
@@ -94,7 +94,7 @@ func TestJobRefusals(t *testing.T) {
 	}
 }
 
-func TestJobDuplicates(t *testing.T) {
+func TestJobDuplicates_P47(t *testing.T) {
 	runs := 0
 	gate := make(chan struct{})
 	g := newRig(t, &fake{runJob: func(context.Context, Job, func(JobProgress)) (any, error) {
@@ -120,7 +120,7 @@ func TestJobDuplicates(t *testing.T) {
 	}
 }
 
-func TestJobCancel(t *testing.T) {
+func TestJobCancel_P44(t *testing.T) {
 	g := newRig(t, &fake{runJob: func(ctx context.Context, j Job, _ func(JobProgress)) (any, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
@@ -170,7 +170,7 @@ func TestJobFailures(t *testing.T) {
 	}
 }
 
-func TestJobQueueBound(t *testing.T) {
+func TestJobQueueBound_P28(t *testing.T) {
 	gate := make(chan struct{})
 	g := newRig(t, &fake{runJob: func(context.Context, Job, func(JobProgress)) (any, error) { <-gate; return nil, nil }},
 		func(c *Config) { anyone(c); c.Limits.Jobs = 2 })
@@ -188,7 +188,7 @@ func TestJobQueueBound(t *testing.T) {
 	}
 }
 
-func TestJobRecordsGo(t *testing.T) {
+func TestJobRecordsGo_P30(t *testing.T) {
 	g := newRig(t, &fake{}, func(c *Config) { anyone(c); c.Limits.KeptJobs = 3 })
 	cleared := func(id string) bool {
 		ms := g.messages(g.topics.Job("me", id))
@@ -216,9 +216,9 @@ func TestJobRecordsGo(t *testing.T) {
 	}
 }
 
-// TestRestart kills a server in the middle of a job (its state directory is copied)
+// TestRestart_P46 kills a server in the middle of a job (its state directory is copied)
 // and starts another on what is left.
-func TestRestart(t *testing.T) {
+func TestRestart_P46(t *testing.T) {
 	dir := t.TempDir()
 	gate := make(chan struct{})
 	defer close(gate)
@@ -275,8 +275,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestRetainedAfterRestart sees that documents of what is gone are cleared.
-func TestRetainedAfterRestart(t *testing.T) {
+// TestRetainedAfterRestart_P41 sees that documents of what is gone are cleared.
+func TestRetainedAfterRestart_P41(t *testing.T) {
 	dir := t.TempDir()
 	g := newRig(t, &fake{}, func(c *Config) { c.StateDir = dir })
 	g.ModelsChanged()
@@ -295,17 +295,18 @@ func TestRetainedAfterRestart(t *testing.T) {
 	})
 	g.await("the list to be empty", func() bool {
 		b, err := os.ReadFile(filepath.Join(dir, retainedFile))
-		return err == nil && string(b) == "[]"
+		return err == nil && string(b) == `{"v":1,"topics":[]}`
 	})
 }
 
-func TestSession(t *testing.T) {
+func TestSession_P21(t *testing.T) {
 	dir := t.TempDir()
 	now := time.Unix(1_800_000_000, 0)
 	for _, c := range []struct {
 		file string
 		want uint64
-	}{{"", 1}, {"17\n", 18}, {"", 19}, {"garbage", 1_800_000_001}, {"", 1_800_000_002}, {"99999999999999999999", 1_800_000_001}} {
+	}{{"", 1}, {"17\n", 18}, {"", 19}, {"garbage", 1_800_000_001}, {"", 1_800_000_002}, {"99999999999999999999", 1_800_000_001},
+		{`{"v":1,"session":41}`, 42}, {`{"v":1,"session":"x"}`, 1_800_000_001}} {
 		if c.file != "" {
 			if err := os.WriteFile(filepath.Join(dir, "session"), []byte(c.file), 0o600); err != nil {
 				t.Fatal(err)
@@ -394,7 +395,7 @@ func TestRememberForgetsWhatItCannotStore(t *testing.T) {
 	}
 }
 
-func TestDedupeLogIsBounded(t *testing.T) {
+func TestDedupeLogIsBounded_P29(t *testing.T) {
 	dir := t.TempDir()
 	j, _, bad := openJournal(dir, 10)
 	if len(bad) > 0 {

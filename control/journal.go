@@ -4,6 +4,7 @@ package control
 
 import (
 	"bufio"
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -63,18 +64,26 @@ func nextSession(dir string, now time.Time) (uint64, error) {
 	var last uint64
 	b, err := os.ReadFile(filepath.Join(dir, "session"))
 	if !errors.Is(err, fs.ErrNotExist) {
-		var perr error
-		last, perr = strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64)
+		var f sessionFile
+		perr := json.Unmarshal(b, &f)
+		if last = f.Session; perr != nil { // before versions it was the number alone
+			last, perr = strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64)
+		}
 		if err != nil || perr != nil || last > 1<<53 {
 			last = uint64(max(now.Unix(), 1))
 		}
 	}
 	last++
-	return last, writeFile(dir, "session", []byte(strconv.FormatUint(last, 10)+"\n"))
+	b, err = encode(sessionFile{schemaVersion, last})
+	if err != nil {
+		return last, fmt.Errorf("control: session: %w", err)
+	}
+	return last, writeFile(dir, "session", append(b, '\n'))
 }
 
 // jobFile is a job on disk: what was asked, and the record as last published.
 type jobFile struct {
+	V      int             `json:"v"`
 	Record JobRecord       `json:"record"`
 	Params json.RawMessage `json:"params"`
 	SHA256 string          `json:"sha256"` // of type and payload
@@ -145,6 +154,7 @@ func (j *journal) readJobs() (files []jobFile, bad []error) {
 
 // put stores a job durably.
 func (j *journal) put(f jobFile) error {
+	f.V = schemaVersion
 	b, err := encode(f)
 	if err != nil {
 		return fmt.Errorf("control: job %q: %w", f.Record.ID, err)
@@ -159,6 +169,9 @@ func (j *journal) remove(client, id string) error {
 	}
 	return nil
 }
+
+// dedupeHead is the first line of dedupe.log.
+func dedupeHead() []byte { return fmt.Appendf(nil, "{\"v\":%d}\n", schemaVersion) }
 
 // dedupeLine is a line of dedupe.log.
 type dedupeLine struct {
@@ -179,7 +192,7 @@ func (j *journal) readIDs() error {
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
 		var l dedupeLine
-		if json.Unmarshal(lines.Bytes(), &l) == nil { // a cut last line is no id yet
+		if json.Unmarshal(lines.Bytes(), &l) == nil && l.ID != "" { // the first is the version; a cut last line is no id yet
 			j.note(key{l.Client, l.ID}, l.SHA256)
 		}
 	}
@@ -202,7 +215,7 @@ func (j *journal) note(k key, hash string) {
 }
 
 func (j *journal) rewriteIDs() error {
-	var b strings.Builder
+	b := bytes.NewBuffer(dedupeHead())
 	for _, k := range j.log {
 		line, err := encode(dedupeLine{k.client, k.id, j.ids[k]})
 		if err != nil {
@@ -211,7 +224,7 @@ func (j *journal) rewriteIDs() error {
 		b.Write(line)
 		b.WriteByte('\n')
 	}
-	return writeFile(j.dir, "dedupe.log", []byte(b.String()))
+	return writeFile(j.dir, "dedupe.log", b.Bytes())
 }
 
 // seen returns the hash of the command that k named, "" when it named none.
@@ -241,6 +254,9 @@ func (j *journal) append(k key, hash string) error {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
 		return fmt.Errorf("control: state: %w", err)
+	}
+	if st, serr := f.Stat(); serr == nil && st.Size() == 0 {
+		line = append(dedupeHead(), line...)
 	}
 	_, err = f.Write(append(line, '\n'))
 	if err == nil {

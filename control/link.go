@@ -23,6 +23,9 @@ const (
 	disconnectMS     = 500
 	beatEvery        = 5 * time.Second
 	steadyAfter      = 10 * time.Second // a connection this old resets the pause between tries
+	pingTimeout      = 10 * time.Second
+	restLook         = 250 * time.Millisecond // how soon a link that rests sees that it may go on
+	renewFlush       = time.Second            // for what is on its way when credentials are replaced
 )
 
 // link keeps one connection to a broker alive: connect, subscribe, resync, serve the
@@ -36,17 +39,21 @@ type link struct {
 	clean     bool
 	manualAck bool
 	will      *message
-	filters   []string
+	filters   []string // subscribed with QoS 1
+	watch     []string // with QoS 0: what has passed meanwhile is worth nothing
 	box       *outbox
 	handle    func(mqtt.Message)        // runs in the MQTT callback: must not block
 	onUp      func()                    // subscribed; the outbox is served after it returns
 	onDown    func(err error)           // a connection that was up is gone
 	ackWithin time.Duration             // without an acknowledgement for so long the connection is stuck; 0: ackTimeout
 	onTry     func(err error)           // a try to connect went wrong
+	keepAlive time.Duration             // of the MQTT connection; 0: the constant
 	ups       atomic.Uint64             // connections made
 	beat      atomic.Pointer[time.Time] // when the supervisor last moved
 	connected atomic.Bool
-	abrupt    atomic.Bool // run ends without a DISCONNECT: the broker publishes the will
+	abrupt    atomic.Bool          // run ends without a DISCONNECT: the broker publishes the will
+	resting   atomic.Bool          // see rest
+	current   atomic.Pointer[conn] // that is served; nil: none
 
 	wg sync.WaitGroup
 }
@@ -57,6 +64,10 @@ func (l *link) run(ctx context.Context) {
 	defer l.wg.Wait()
 	pause := l.pause(0)
 	for ctx.Err() == nil {
+		if l.resting.Load() {
+			l.wait(ctx, restLook)
+			continue
+		}
 		c, err := l.try(ctx)
 		if err == nil {
 			began := time.Now()
@@ -121,6 +132,18 @@ func (l *link) pause(prev time.Duration) time.Duration {
 	return min(max(2*prev, least), most)
 }
 
+// rest ends the connection, in an orderly way so that no will is published, and makes
+// no other until wake. It may take the time of a goodbye.
+func (l *link) rest(reason error) {
+	l.resting.Store(true)
+	if c := l.current.Load(); c != nil {
+		c.leave(reason)
+	}
+}
+
+// wake ends a rest.
+func (l *link) wake() { l.resting.Store(false) }
+
 func (l *link) tick() {
 	now := time.Now()
 	l.beat.Store(&now)
@@ -149,10 +172,12 @@ type conn struct {
 	client mqtt.Client
 	acks   chan flying
 	lost   chan struct{} // closed when the connection is gone
+	files  string        // what the files of the endpoint held, see Endpoint.files
 
-	mu  sync.Mutex
-	nc  net.Conn
-	err error
+	mu   sync.Mutex
+	nc   net.Conn
+	err  error
+	left chan struct{} // closed when the goodbye is said; nil: none is
 }
 
 type flying struct {
@@ -174,6 +199,30 @@ func (c *conn) fail(err error) {
 	}
 }
 
+// leave ends the connection with a DISCONNECT, so that the broker publishes no will.
+func (c *conn) leave(err error) {
+	c.mu.Lock()
+	if c.err != nil {
+		c.mu.Unlock()
+		return
+	}
+	c.err, c.left = err, make(chan struct{})
+	close(c.lost)
+	c.mu.Unlock()
+	c.client.Disconnect(disconnectMS)
+	close(c.left)
+}
+
+// settle waits for a goodbye that is being said.
+func (c *conn) settle() {
+	c.mu.Lock()
+	left := c.left
+	c.mu.Unlock()
+	if left != nil {
+		<-left
+	}
+}
+
 func (c *conn) reason() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -183,6 +232,7 @@ func (c *conn) reason() error {
 var (
 	errStuck    = errors.New("control: the broker does not acknowledge")
 	errShutdown = errors.New("control: shutting down")
+	errRenewed  = errors.New("control: credentials or certificates were replaced: connecting with the new ones")
 )
 
 // connect makes a connection and subscribes.
@@ -191,11 +241,12 @@ func (l *link) connect(ctx context.Context) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	files := l.endpoint.files() // before they are read: what changes in between is seen as a change
 	user, password, err := l.endpoint.credentials()
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{acks: make(chan flying, flightWindow), lost: make(chan struct{})}
+	c := &conn{files: files, acks: make(chan flying, flightWindow), lost: make(chan struct{})}
 	c.client = mqtt.NewClient(l.options(ctx, c, u, user, password))
 
 	stop := context.AfterFunc(ctx, func() { c.fail(errShutdown) })
@@ -218,7 +269,11 @@ func (l *link) options(ctx context.Context, c *conn, u *url.URL, user, password 
 	o.SetClientID(l.clientID).SetCleanSession(l.clean).SetProtocolVersion(4)
 	o.SetUsername(user).SetPassword(password)
 	o.SetAutoReconnect(false).SetConnectRetry(false).SetConnectTimeout(connectTimeout)
-	o.SetKeepAlive(keepAlive).SetPingTimeout(10 * time.Second)
+	alive, ping := keepAlive, pingTimeout
+	if l.keepAlive > 0 {
+		alive, ping = l.keepAlive, l.keepAlive
+	}
+	o.SetKeepAlive(alive).SetPingTimeout(ping)
 	o.SetOrderMatters(true).SetResumeSubs(false).SetStore(noStore{})
 	o.SetAutoAckDisabled(l.manualAck)
 	timeout := l.endpoint.WriteTimeout
@@ -260,12 +315,15 @@ func finish(t mqtt.Token, limit time.Duration) error {
 
 // subscribe asks for every filter, once a connection.
 func (l *link) subscribe(c *conn) error {
-	if len(l.filters) == 0 {
-		return nil
+	want := make(map[string]byte, len(l.filters)+len(l.watch))
+	for _, f := range l.watch {
+		want[f] = 0
 	}
-	want := make(map[string]byte, len(l.filters))
 	for _, f := range l.filters {
 		want[f] = 1
+	}
+	if len(want) == 0 {
+		return nil
 	}
 	t := c.client.SubscribeMultiple(want, nil)
 	if err := finish(t, subscribeTimeout); err != nil {
@@ -283,6 +341,12 @@ func (l *link) subscribe(c *conn) error {
 
 // serve publishes from the outbox until the connection is lost or ctx ends.
 func (l *link) serve(ctx context.Context, c *conn) error {
+	l.current.Store(c)
+	defer l.current.Store(nil)
+	if l.resting.Load() {
+		c.leave(errShutdown) // told to rest while it connected
+		return c.reason()
+	}
 	l.onUp()
 	gen := l.box.attach()
 	l.wg.Add(2)
@@ -294,6 +358,9 @@ func (l *link) serve(ctx context.Context, c *conn) error {
 		select {
 		case <-beat.C:
 			l.tick()
+			if l.endpoint.renewed(c.files) {
+				l.renew(ctx, c)
+			}
 			continue
 		case <-c.lost:
 		case <-ctx.Done():
@@ -304,11 +371,21 @@ func (l *link) serve(ctx context.Context, c *conn) error {
 		}
 		break
 	}
+	c.settle()
 	l.box.detach(gen)
 	if ctx.Err() == nil || l.abrupt.Load() {
 		c.client.Disconnect(0) // ends what the library still runs
 	}
 	return c.reason()
+}
+
+// renew leaves a connection whose credentials were replaced: a broker that takes the
+// old ones back, or a certificate that runs out, must not be what ends it.
+func (l *link) renew(ctx context.Context, c *conn) {
+	ctx, cancel := context.WithTimeout(ctx, renewFlush)
+	defer cancel()
+	l.box.flush(ctx)
+	c.leave(errRenewed)
 }
 
 // publish hands messages to the library. It may be blocked in a dead connection for

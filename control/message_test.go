@@ -75,7 +75,7 @@ var replyCases = []wireCase{
 	{name: "wrong type", raw: `{"t":"delta","id":"r","seq":0,"text":5}`, fail: "cannot unmarshal"},
 }
 
-func TestReplyWire(t *testing.T) {
+func TestReplyWire_P9(t *testing.T) {
 	for _, c := range replyCases {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := DecodeReply([]byte(c.raw))
@@ -298,8 +298,8 @@ func TestCodes(t *testing.T) {
 	}
 }
 
-// TestProtocolDocument holds the tables of docs/PROTOCOL.md against the code.
-func TestProtocolDocument(t *testing.T) {
+// TestProtocolDocument_P24 holds the tables of docs/PROTOCOL.md against the code.
+func TestProtocolDocument_P24(t *testing.T) {
 	doc, err := os.ReadFile("../docs/PROTOCOL.md")
 	if err != nil {
 		t.Fatal(err)

@@ -76,7 +76,7 @@ func (h *hand) want(got []string, want string) {
 	}
 }
 
-func TestBatching(t *testing.T) {
+func TestBatching_P5(t *testing.T) {
 	h := newHand(t)
 	s := h.stream("a", nil)
 	s.accept(Accepted{})
@@ -133,7 +133,7 @@ func TestRoundRobin(t *testing.T) {
 	h.want(h.drain(true), "a0:delta b0:delta a1:delta b1:delta a2:delta b2:delta")
 }
 
-func TestWindowMerges(t *testing.T) {
+func TestWindowMerges_P33(t *testing.T) {
 	h := newHand(t)
 	s := h.stream("a", func(r *Request) { r.Flush = 0 })
 	sent := 0
@@ -159,7 +159,7 @@ func TestWindowMerges(t *testing.T) {
 	h.want(h.drain(true), "a17:done")
 }
 
-func TestUTF8NeverSplit(t *testing.T) {
+func TestUTF8NeverSplit_P20(t *testing.T) {
 	const text = "héllo 世界 🎉 e\u0301 end"
 	for size := 1; size < 6; size++ {
 		h := newHand(t)
@@ -200,7 +200,7 @@ func TestBrokenUTF8(t *testing.T) {
 	}
 }
 
-func TestDeltaSize(t *testing.T) {
+func TestDeltaSize_P26(t *testing.T) {
 	for name, text := range map[string]string{
 		"plain": strings.Repeat("word ", 4000), "quotes": strings.Repeat(`"\`, 4000), "controls": strings.Repeat("\x01\n", 4000),
 		"lines": strings.Repeat("\u2028", 4000), "chinese": strings.Repeat("世", 4000), "emoji": strings.Repeat("🎉", 4000), "html": strings.Repeat("<&>\x7f", 4000),
@@ -234,7 +234,7 @@ func TestDeltaSize(t *testing.T) {
 	}
 }
 
-func TestLongTextIsLeftOut(t *testing.T) {
+func TestLongTextIsLeftOut_P11(t *testing.T) {
 	text := strings.Repeat("0123456789", 5000)
 	sum := sha256.Sum256([]byte(text))
 	for _, streamed := range []bool{true, false} {
@@ -266,7 +266,7 @@ func TestLongTextIsLeftOut(t *testing.T) {
 	h.want(h.drain(true), "a0:done")
 }
 
-func TestProgress(t *testing.T) {
+func TestProgress_P10(t *testing.T) {
 	h := newHand(t)
 	s := h.stream("a", nil)
 	for i := range 100 {
@@ -282,7 +282,7 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-func TestRedelivery(t *testing.T) {
+func TestRedelivery_P23(t *testing.T) {
 	h := newHand(t)
 	s := h.stream("a", func(r *Request) { r.Flush = 0 })
 	s.accept(Accepted{})
@@ -310,7 +310,7 @@ func TestRedelivery(t *testing.T) {
 	}
 }
 
-func TestPoisonIsDropped(t *testing.T) {
+func TestPoisonIsDropped_P34(t *testing.T) {
 	h := newHand(t)
 	h.put(&message{topic: "t", payload: []byte("poison"), qos: 1})
 	sent := 0
@@ -355,7 +355,7 @@ func TestKeptMessages(t *testing.T) {
 	h.want(h.drain(true), "offline")
 }
 
-func TestRetainedIsSaidTwice(t *testing.T) {
+func TestRetainedIsSaidTwice_P41(t *testing.T) {
 	h := newHand(t)
 	status := func(p string) {
 		h.put(&message{topic: "status", payload: []byte(p), qos: 1, retain: true, key: true})

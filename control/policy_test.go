@@ -3,13 +3,14 @@
 package control
 
 import (
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 )
 
-func TestPolicy(t *testing.T) {
+func TestPolicy_P49(t *testing.T) {
 	rules := []Rule{
 		{"ops*", []string{"model_*", "convert", "verify", "gc", "diag"}},
 		{"conv?", []string{"convert", "verify"}},
@@ -49,20 +50,20 @@ func TestPolicy(t *testing.T) {
 	}
 }
 
-func TestTopics(t *testing.T) {
+func TestTopics_P1(t *testing.T) {
 	tp := Topics{"edge1"}
 	for _, c := range []struct {
 		topic string
 		want  route
 		ok    bool
 	}{
-		{"windhover/v1/edge1/req/me/chat", route{"req", "chat", "me", ""}, true},
-		{"windhover/v1/edge1/cmd/convert/me/j:1", route{"cmd", "convert", "me", "j:1"}, true},
+		{"windhover/v1/edge1/req/me/chat", route{"req", "chat", "me", "", ""}, true},
+		{"windhover/v1/edge1/cmd/convert/me/j:1", route{"cmd", "convert", "me", "j:1", ""}, true},
 		{"windhover/v1/edge2/req/me/chat", route{}, false},
 		{"windhover/v1/edge1/req/me", route{}, false},
 		{"windhover/v1/edge1/req/m:e/chat", route{}, false},
 		{"windhover/v1/edge1/req//chat", route{}, false},
-		{"windhover/v1/edge1/cmd/convert/me/_", route{}, false},
+		{"windhover/v1/edge1/cmd/convert/me/_", route{"cmd", "convert", "me", "_", ""}, true},
 		{"windhover/v1/edge1/cmd/convert/me/a/b", route{}, false},
 		{"windhover/v1/edge1/res/me/x", route{}, false},
 		{"", route{}, false},
@@ -80,7 +81,7 @@ func TestTopics(t *testing.T) {
 	}
 }
 
-func TestNames(t *testing.T) {
+func TestNames_P1(t *testing.T) {
 	for s, want := range map[string]string{
 		"Edge1.local": "edge1-local", "RK3588_box": "rk3588-box", "--": "windhover", "": "windhover",
 		strings.Repeat("x", 62) + "-yy": strings.Repeat("x", 62), "höhe": "h--he",
@@ -100,7 +101,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-func TestEndpoint(t *testing.T) {
+func TestEndpoint_P50(t *testing.T) {
 	for _, c := range []struct {
 		e    Endpoint
 		fail string
@@ -132,7 +133,7 @@ func TestEndpoint(t *testing.T) {
 	}
 }
 
-func TestCredentialsAreReadAgain(t *testing.T) {
+func TestCredentialsAreReadAgain_P52(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pw")
 	e := Endpoint{Username: "edge1", PasswordFile: file}
 	if _, _, err := e.credentials(); err == nil || !strings.Contains(err.Error(), "mqtt.password_file") {
@@ -147,4 +148,13 @@ func TestCredentialsAreReadAgain(t *testing.T) {
 			t.Errorf("got %q %q %v, want %q", user, got, err, want)
 		}
 	}
+}
+
+func mustURL(t *testing.T) *url.URL {
+	t.Helper()
+	u, err := url.Parse("mqtt://127.0.0.1:1883")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
 }

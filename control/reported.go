@@ -2,7 +2,10 @@
 
 package control
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // What a device makes of a desired document, the status of Reported.
 const (
@@ -51,4 +54,52 @@ func DecodeReported(data []byte) (*Reported, error) {
 		return nil, Errorf(BadRequest, "the reported document is not what it should be")
 	}
 	return r, nil
+}
+
+// Report publishes what has become of the desired documents, retained. It goes out
+// again at each connection.
+func (s *Server) Report(r Reported) {
+	r.V = 1
+	if r.At.IsZero() {
+		r.At = s.cfg.Now().UTC()
+	}
+	p, err := encode(r)
+	if err != nil {
+		s.cfg.Notify(Notice{Event: NoticeState, Topic: s.topics.Reported(), Err: err})
+		return
+	}
+	s.docs.publish(s.topics.Reported(), p, false)
+	s.mu.Lock()
+	s.reported = &r
+	s.mu.Unlock()
+	s.hass()
+}
+
+// wanted are the filters for desired documents.
+func (s *Server) wanted() []string {
+	if s.cfg.Desired == nil {
+		return nil
+	}
+	f := []string{s.topics.Desired()}
+	for _, g := range s.cfg.Groups {
+		f = append(f, GroupDesired(g))
+	}
+	return f
+}
+
+// target is whom a document that came on a topic is for, as package ota names it; ""
+// for any other topic.
+func (s *Server) target(topic string) string {
+	if s.cfg.Desired == nil {
+		return ""
+	}
+	if topic == s.topics.Desired() {
+		return "device/" + s.cfg.Device
+	}
+	rest, ok := strings.CutPrefix(topic, prefix+"_group/")
+	group, ok2 := strings.CutSuffix(rest, "/desired")
+	if ok && ok2 && ValidGroup(group) {
+		return "group/" + group
+	}
+	return ""
 }

@@ -3,7 +3,6 @@
 package control
 
 import (
-	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
@@ -42,14 +41,14 @@ func openRetained(dir string, box *outbox, fail func(error)) *retained {
 	}
 	var topics []string
 	if err == nil {
-		err = json.Unmarshal(b, &topics)
+		topics, err = parseRetained(b)
 	}
 	if err != nil {
 		fail(err) // a list that cannot be read costs stale documents, not the start
 		return r
 	}
 	for _, t := range topics {
-		if strings.HasPrefix(t, prefix) && !strings.ContainsAny(t, "+#\x00") {
+		if (strings.HasPrefix(t, prefix) || strings.HasPrefix(t, hassPrefix)) && !strings.ContainsAny(t, "+#\x00") {
 			r.docs[t] = nil
 		}
 	}
@@ -139,7 +138,7 @@ func (r *retained) close() {
 		topics = append(topics, t)
 	}
 	sort.Strings(topics)
-	b, err := encode(topics)
+	b, err := encode(retainedList{schemaVersion, topics})
 	if err == nil {
 		err = writeFile(r.dir, retainedFile, b)
 	}

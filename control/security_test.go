@@ -63,9 +63,9 @@ func TestPlainMosquittoTools(t *testing.T) {
 	})
 }
 
-// TestHugePublish sends 100 MiB to a request topic: refused by its size, the memory of
+// TestHugePublish_P25 sends 100 MiB to a request topic: refused by its size, the memory of
 // the device hardly grows, and the connection stays.
-func TestHugePublish(t *testing.T) {
+func TestHugePublish_P25(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: moves 100 MiB through a broker")
 	}
@@ -156,8 +156,8 @@ func acl(t *testing.T) string {
 	return list
 }
 
-// TestMosquittoACL holds the access list of the documentation against a real broker.
-func TestMosquittoACL(t *testing.T) {
+// TestMosquittoACL_P48 holds the access list of the documentation against a real broker.
+func TestMosquittoACL_P48(t *testing.T) {
 	dir := t.TempDir()
 	passwd := tool(t, "mosquitto_passwd")
 	users := []string{"edge1", "app1", "app2", "ops", "fleet"}
@@ -246,8 +246,8 @@ func holds(ms []mqtt.Message, payload string) bool {
 	return false
 }
 
-// TestTLSAndWebSockets connects over mqtts with a client certificate, and over ws.
-func TestTLSAndWebSockets(t *testing.T) {
+// TestTLSAndWebSockets_P51 connects over mqtts with a client certificate, and over ws.
+func TestTLSAndWebSockets_P51(t *testing.T) {
 	dir := t.TempDir()
 	certificates(t, dir)
 	port, ws := freePort(t), freePort(t)

@@ -29,6 +29,18 @@ type Config struct {
 	StatsEvery  time.Duration // 0: 30 s
 	State       string        // at the start: StateStarting when "", until SetState
 
+	// Groups are those that the device belongs to; see ValidGroup.
+	Groups []string
+	// Share takes part of the requests to Groups; the broker needs shared subscriptions.
+	Share bool
+	// HomeAssistant publishes discovery documents for it.
+	HomeAssistant bool
+	// Desired takes what a fleet wants of the device: target is "device/NAME" or
+	// "group/NAME". The document, as it came, comes again with each connection; an empty
+	// one takes the one before back. It is called by one goroutine and must be quick;
+	// nil: nobody wants to know.
+	Desired func(target string, document []byte)
+
 	// Notify is told what an operator may want to log; nil: nobody is. It is called
 	// from several goroutines, must be quick, and must not call the Server, except
 	// Counters on a link_ notice.
@@ -49,6 +61,7 @@ const (
 	NoticeRefused = "refused" // Client, ID, Err
 	NoticePanic   = "panic"   // Client, ID, Err with the stack
 	NoticeState   = "state_error"
+	NoticeRival   = "name_taken" // Err: another box has the device's name
 )
 
 // Notice is something worth a log record. It never holds a prompt or an answer.
@@ -69,7 +82,9 @@ type Server struct {
 	topics  Topics
 	backend Backend
 	session uint64
+	boot    string // names this start; see rival.go
 	since   time.Time
+	retake  time.Duration
 	lim     Limits
 
 	desk    *desk
@@ -85,6 +100,8 @@ type Server struct {
 	ignored  atomic.Uint64
 	beat     atomic.Pointer[time.Time] // of tick
 	handling sync.Map                  // dispatcher's channel -> since when it handles one message
+	said     atomic.Bool               // the broker has had a status of this start
+	aside    atomic.Bool               // another box has the name
 
 	stop    context.CancelFunc // ends the goroutines that answer
 	unlink  context.CancelFunc // ends the links
@@ -93,10 +110,13 @@ type Server struct {
 	links   sync.WaitGroup
 
 	models   sync.Mutex // one ModelsChanged at a time, so that the newest is last
+	finding  sync.Mutex // one hass at a time, likewise
 	mu       sync.Mutex // guards what follows
 	state    string
 	reason   string
 	lastStat []byte
+	rival    string // boot of the last one told of
+	reported *Reported
 	ctl, dat *link // nil until Connect
 	closed   bool
 }
@@ -117,6 +137,14 @@ func New(cfg Config, b Backend) (*Server, error) {
 		return nil, fmt.Errorf("control: device %q: use 1 to 63 of a-z 0-9 -, not beginning with -", cfg.Device)
 	}
 	if err := cfg.Policy.Check(); err != nil {
+		return nil, err
+	}
+	for _, g := range cfg.Groups {
+		if !ValidGroup(g) {
+			return nil, fmt.Errorf("control: group %q: use 1 to 63 of a-z 0-9 -, not beginning with -", g)
+		}
+	}
+	if err := checkSchema(cfg.StateDir); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(cfg.StateDir, 0o700); err != nil {
@@ -140,7 +168,7 @@ func New(cfg Config, b Backend) (*Server, error) {
 	cfg.Concurrency = max(cfg.Concurrency, 1)
 	s := &Server{
 		cfg: cfg, topics: Topics{cfg.Device}, backend: b, lim: cfg.Limits.withDefaults(),
-		since: cfg.Now().UTC(), state: cfg.State,
+		since: cfg.Now().UTC(), state: cfg.State, boot: newBoot(), retake: retakeAfter,
 		control: newOutbox(cfg.Now), data: newOutbox(cfg.Now),
 		requests: make(chan inbound, inboxSize), commands: make(chan inbound, inboxSize),
 	}
@@ -199,7 +227,7 @@ func (s *Server) Connect(control, data Endpoint) error {
 	if err := data.Check(); err != nil {
 		return err
 	}
-	will, err := encode(Status{V: 1, State: StateOffline, Session: s.session, Reason: "lost"})
+	will, err := encode(Status{V: 1, State: StateOffline, Session: s.session, Boot: s.boot, Since: s.since, Reason: "lost"})
 	if err != nil {
 		return err
 	}
@@ -214,12 +242,13 @@ func (s *Server) Connect(control, data Endpoint) error {
 	s.ctl = &link{
 		name: "control", endpoint: control, clientID: "windhover-" + s.cfg.Device, clean: false, manualAck: true,
 		will:    &message{topic: s.topics.Status(), payload: will, qos: 1, retain: true},
-		filters: []string{s.topics.commands()}, box: s.control,
+		filters: append([]string{s.topics.commands()}, s.wanted()...), box: s.control,
+		watch:  []string{s.topics.Status()},
 		handle: s.receiver(s.commands, true), onUp: s.resync,
 	}
 	s.dat = &link{
 		name: "data", endpoint: data, clientID: "windhover-" + s.cfg.Device + "-data", clean: true,
-		filters: []string{s.topics.requests()}, box: s.data,
+		filters: append([]string{s.topics.requests()}, s.shared()...), box: s.data,
 		handle: s.receiver(s.requests, false), onUp: func() {},
 	}
 	for _, l := range []*link{s.ctl, s.dat} {
@@ -248,14 +277,14 @@ func (s *Server) receiver(to chan inbound, manualAck bool) func(mqtt.Message) {
 		if manualAck {
 			in.ack = m.Ack
 		}
-		if in.retained {
+		if in.retained && s.target(in.topic) == "" && in.topic != s.topics.Status() {
 			in.payload = nil
 		}
 		select {
 		case to <- in:
 		default:
 			s.dropped.Add(1)
-			if r, ok := s.topics.parseRoute(in.topic); ok && r.class == "req" && len(in.payload) > 0 {
+			if r, ok := s.route(in.topic); ok && r.class == "req" && len(in.payload) > 0 {
 				e := Errorf(QueueFull, "the device is busy")
 				e.RetryAfter = time.Second
 				full := incoming{op: r.kind, client: r.client, payload: in.payload}
@@ -285,15 +314,31 @@ func (s *Server) request(in inbound) {
 	if !ok {
 		return
 	}
-	s.desk.submit(incoming{op: r.kind, client: r.client, payload: in.payload, dup: in.dup})
+	q := incoming{op: r.kind, client: r.client, payload: in.payload, dup: in.dup}
+	if refusal := r.misdirected(); refusal != nil {
+		s.desk.refuse(r.kind, r.client, q.id(), refusal)
+		return
+	}
+	s.desk.submit(q)
 }
 
 // command handles one message below cmd/. It is acknowledged once the journal has it.
 func (s *Server) command(in inbound) {
 	defer in.ack()
+	if in.topic == s.topics.Status() {
+		s.hearStatus(in.payload)
+		return
+	}
+	if target := s.target(in.topic); target != "" {
+		s.cfg.Desired(target, in.payload)
+		return
+	}
 	r, ok := s.accept(in, "cmd")
 	if !ok {
 		return
+	}
+	if r.id == noID {
+		r.id = newID() // each one published is another job
 	}
 	if _, err := s.jobs.submit(r.client, r.kind, r.id, in.payload, false); err != nil {
 		s.desk.refuse(r.kind, r.client, r.id, err)
@@ -302,7 +347,7 @@ func (s *Server) command(in inbound) {
 
 // accept sorts out what is no request: replays, empty payloads, other topics.
 func (s *Server) accept(in inbound, class string) (route, bool) {
-	r, ok := s.topics.parseRoute(in.topic)
+	r, ok := s.route(in.topic)
 	switch {
 	case in.retained:
 		s.replays.Add(1)
@@ -334,6 +379,7 @@ func (s *Server) tick(ctx context.Context) {
 		case <-sweep.C:
 			s.desk.sweep()
 			s.jobs.sweep()
+			s.hass()
 		case <-ctx.Done():
 			return
 		}

@@ -71,9 +71,9 @@ func (c slowConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// TestSlowLink streams far more than the link of the device carries as single tokens:
+// TestSlowLink_P33 streams far more than the link of the device carries as single tokens:
 // deltas are merged, the text is whole and nothing is lost.
-func TestSlowLink(t *testing.T) {
+func TestSlowLink_P33(t *testing.T) {
 	b := newEmbedded(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

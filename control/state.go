@@ -17,7 +17,8 @@ const (
 type Status struct {
 	V       int       `json:"v"`
 	State   string    `json:"state"`
-	Session uint64    `json:"session"` // rises by one at each start
+	Session uint64    `json:"session"`        // rises by one at each start
+	Boot    string    `json:"boot,omitempty"` // names the start: two boxes with one name differ in it
 	Since   time.Time `json:"since,omitzero"`
 	Reason  string    `json:"reason,omitempty"`
 }
@@ -118,7 +119,7 @@ type Stats struct {
 // Occurrence is a message on the event topic.
 type Occurrence struct {
 	At      time.Time `json:"at"`
-	Event   string    `json:"event"` // model_ready model_failed rolled_back thermal low_space config_reloaded broker_open stalled
+	Event   string    `json:"event"` // model_ready model_failed rolled_back thermal low_space config_reloaded broker_open stalled name_taken
 	Model   string    `json:"model,omitempty"`
 	Job     string    `json:"job,omitempty"`
 	Code    string    `json:"code,omitempty"`

@@ -30,6 +30,9 @@ func ValidDevice(s string) bool {
 	return true
 }
 
+// ValidGroup says whether s can be the name of a group: what a device may be called.
+func ValidGroup(s string) bool { return ValidDevice(s) }
+
 // ValidClient says whether s can be a client segment: [A-Za-z0-9._-]{1,64}.
 func ValidClient(s string) bool { return validIdent(s, false) }
 
@@ -106,6 +109,15 @@ func (t Topics) Command(typ, client, job string) string {
 // Job is the retained record of a job.
 func (t Topics) Job(client, job string) string { return t.base() + "job/" + client + "/" + job }
 
+// Desired is the retained envelope that says what the device is to run.
+func (t Topics) Desired() string { return t.base() + "desired" }
+
+// GroupDesired is the retained envelope for every device of a group.
+func GroupDesired(group string) string { return prefix + "_group/" + group + "/desired" }
+
+// Reported is the retained answer of the device to what it is to run.
+func (t Topics) Reported() string { return t.base() + "reported" }
+
 // Replies is the filter for every answer to one client.
 func (t Topics) Replies(client string) string { return t.base() + "res/" + client + "/#" }
 
@@ -115,6 +127,7 @@ func (t Topics) commands() string { return t.base() + "cmd/+/+/+" }
 // route is a received topic of this device taken apart. class is "req" or "cmd".
 type route struct {
 	class, kind, client, id string
+	group                   string // the request was to it, "": to the device
 }
 
 // parseRoute takes apart a topic below req/ or cmd/ of device; ok is false for
@@ -128,7 +141,7 @@ func (t Topics) parseRoute(topic string) (route, bool) {
 	switch {
 	case len(seg) == 3 && seg[0] == "req" && ValidClient(seg[1]):
 		return route{class: "req", kind: seg[2], client: seg[1]}, true
-	case len(seg) == 4 && seg[0] == "cmd" && ValidClient(seg[2]) && ValidID(seg[3]):
+	case len(seg) == 4 && seg[0] == "cmd" && ValidClient(seg[2]) && (ValidID(seg[3]) || seg[3] == noID):
 		return route{class: "cmd", kind: seg[1], client: seg[2], id: seg[3]}, true
 	}
 	return route{}, false

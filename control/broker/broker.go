@@ -48,6 +48,7 @@ type Options struct {
 	Device   string
 	Password string
 
+	Leaf     Leaf  // to a NATS cluster
 	MaxStore int64 // bytes the store may take; 0: 256 MiB
 
 	// Log is told what the server says at warning level and above; nil: nobody is.
@@ -112,13 +113,17 @@ func (b *Broker) start(opt Options, host string, port int, users []*server.User)
 		return fmt.Errorf("broker: %w", err)
 	}
 	log := &logger{tell: opt.Log}
-	srv, err := server.NewServer(&server.Options{
+	conf := &server.Options{
 		ServerName: "windhover", DontListen: true, NoSigs: true, NoLog: false,
 		JetStream: true, StoreDir: opt.Dir,
 		JetStreamMaxMemory: maxMemoryBytes, JetStreamMaxStore: cmp.Or(opt.MaxStore, maxStoreBytes),
 		MaxPayload: maxPayload, Users: users,
 		MQTT: server.MQTTOpts{Host: host, Port: addr.Port, AckWait: ackWait},
-	})
+	}
+	if err := opt.Leaf.join(conf, opt.Device); err != nil {
+		return err
+	}
+	srv, err := server.NewServer(conf)
 	if err != nil {
 		return fmt.Errorf("broker: %w", err)
 	}

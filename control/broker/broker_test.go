@@ -104,7 +104,7 @@ func next(t *testing.T, in chan got) got {
 	}
 }
 
-func TestKeepsWhatItMustOverARestart(t *testing.T) {
+func TestKeepsWhatItMustOverARestart_P55(t *testing.T) {
 	dir := t.TempDir()
 	b := start(t, Options{Dir: dir})
 	if !b.Open() || !strings.HasPrefix(b.URL(), "mqtt://127.0.0.1:") {
@@ -152,9 +152,9 @@ func TestKeepsWhatItMustOverARestart(t *testing.T) {
 	}
 }
 
-// TestCloseDrains ends many clean sessions by Close. Each leaves requests behind, and
+// TestCloseDrains_P55 ends many clean sessions by Close. Each leaves requests behind, and
 // none may be carried out while the store closes: it would empty the stream.
-func TestCloseDrains(t *testing.T) {
+func TestCloseDrains_P55(t *testing.T) {
 	dir := t.TempDir()
 	b := start(t, Options{Dir: dir})
 	c, _, err := dial(t, b, "dev", "", "", false)
@@ -219,9 +219,9 @@ func TestRetainedAtOnce(t *testing.T) {
 	}
 }
 
-// TestResends takes a message and does not acknowledge it, as a client whose connection
+// TestResends_P56 takes a message and does not acknowledge it, as a client whose connection
 // died does. It comes again on the next connection, over a restart as well.
-func TestResends(t *testing.T) {
+func TestResends_P56(t *testing.T) {
 	dir := t.TempDir()
 	b := start(t, Options{Dir: dir})
 	nc := subscriber(t, b, "dev", false, "q")
@@ -254,7 +254,7 @@ func TestResends(t *testing.T) {
 	}
 }
 
-func TestLargePayloads(t *testing.T) {
+func TestLargePayloads_P54(t *testing.T) {
 	b := start(t, Options{})
 	s, in, err := dial(t, b, "s", "", "", true)
 	if err != nil {
@@ -374,8 +374,8 @@ func TestReadUsers(t *testing.T) {
 	}
 }
 
-// TestRoles is the table of rights: who may publish where, and who may read it.
-func TestRoles(t *testing.T) {
+// TestRoles_P53 is the table of rights: who may publish where, and who may read it.
+func TestRoles_P53(t *testing.T) {
 	cheap, err := bcrypt.GenerateFromPassword([]byte("pw"), bcrypt.MinCost)
 	if err != nil {
 		t.Fatal(err)

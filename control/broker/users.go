@@ -114,7 +114,7 @@ func natsUsers(list []User, device, password string) ([]*server.User, error) {
 	users := []*server.User{{
 		Username: device, Password: password,
 		Permissions: permissions(
-			[]string{"windhover/v1/" + device + "/#"},
+			[]string{"windhover/v1/" + device + "/#", "homeassistant/device/windhover_" + device + "/config"},
 			[]string{"windhover/v1/" + device + "/#", "windhover/v1/_group/+/desired"}),
 	}}
 	for _, u := range list {
@@ -143,7 +143,7 @@ func rights(u User) *server.Permissions {
 		pub = append(pub, base+"cmd/job_cancel/"+u.Name+"/+")
 	case RoleOperator:
 		pub = append(pub, base+"cmd/+/"+u.Name+"/+")
-		sub = []string{"windhover/v1/#"}
+		sub = []string{"windhover/v1/#", "homeassistant/device/+/config"}
 	case RoleFleet:
 		pub = []string{"windhover/v1/_group/+/desired", base + "desired"}
 		sub = []string{"windhover/v1/#"}

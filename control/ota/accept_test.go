@@ -14,7 +14,7 @@ import (
 	"windhover/control/ota"
 )
 
-func TestAccept(t *testing.T) {
+func TestAccept_P76(t *testing.T) {
 	d := document(t)
 	a, m, err := judge(t).Accept(signed(d, "a"), ota.Memory{}, atNoon)
 	if err != nil {
@@ -45,7 +45,7 @@ func TestAccept(t *testing.T) {
 	}
 }
 
-func TestThreshold(t *testing.T) {
+func TestThreshold_P75(t *testing.T) {
 	j := judge(t)
 	j.Keys.Desired = role(t, 2, "abc")
 	d := document(t)

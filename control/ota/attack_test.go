@@ -15,7 +15,7 @@ import (
 
 // Each attack on a fleet has its own code, whatever else is in order, and leaves
 // nothing behind in what the device remembers.
-func TestAttacks(t *testing.T) {
+func TestAttacks_P78(t *testing.T) {
 	good := document(t)
 	seen := ota.Memory{Targets: map[string]ota.Seen{"group/canary": {Rev: 41}}, Floors: map[string]int64{"qwen3-0.6b": 13}}
 	alter := func(change func(*ota.Desired)) []byte {

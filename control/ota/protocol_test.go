@@ -28,10 +28,13 @@ func section(t *testing.T) string {
 }
 
 // The document of the page is one that a device takes.
-func TestProtocolExample(t *testing.T) {
+func TestProtocolExample_P74(t *testing.T) {
 	blocks := regexp.MustCompile("(?s)```json\n(.*?)```").FindAllStringSubmatch(section(t), -1)
-	if len(blocks) != 2 {
-		t.Fatalf("%d examples, want an envelope and a document", len(blocks))
+	if len(blocks) != 3 {
+		t.Fatalf("%d examples, want an envelope, a document and a report", len(blocks))
+	}
+	if r, err := control.DecodeReported([]byte(blocks[2][1])); err != nil || r.Rev != 42 || r.Models[0].Progress.Pct != 56 {
+		t.Errorf("the report of the page reads as %+v, %v", r, err)
 	}
 	digests := 0
 	payload := regexp.MustCompile("…").ReplaceAllStringFunc(blocks[1][1], func(string) string {
@@ -58,6 +61,7 @@ func TestProtocolExample(t *testing.T) {
 // Every attack of the page has codes that there are.
 func TestProtocolAttacks(t *testing.T) {
 	_, table, _ := strings.Cut(section(t), "| attack | code |")
+	table, _, _ = strings.Cut(table, "\n\n")
 	there := map[string]bool{}
 	for _, c := range control.Codes() {
 		there[c.Name] = true

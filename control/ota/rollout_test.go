@@ -11,7 +11,7 @@ import (
 )
 
 // The bucket is part of the protocol: the fleet's side counts with it.
-func TestBucket(t *testing.T) {
+func TestBucket_P77(t *testing.T) {
 	for _, c := range []struct {
 		salt, device string
 		want         int

@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	mqtt "github.com/eclipse/paho.mqtt.golang"
+	"github.com/eclipse/paho.mqtt.golang/packets"
+)
+
+// The tests of this file are the known traps of MQTT client libraries, each against a
+// broker that springs it. Others have tests of their own: a callback that publishes
+// (TestCallbackNeverBlocks), packets of any size (TestHugePublish_P25), a session without
+// acknowledgements (TestStuckBroker), windows (TestWindowMerges_P33), denied subscriptions
+// that look granted (the doctor's loop-back).
+
+// scripted is a broker that does as MQTT says, except where on takes a packet for
+// itself: then it returns true.
+type scripted struct {
+	url   string
+	conns atomic.Int32
+	on    func(n int32, nc net.Conn, p packets.ControlPacket) bool
+
+	mu  sync.Mutex
+	log []string // what came: "1 CONNECT", "1 PUBLISH payload"
+}
+
+func newScripted(t *testing.T, on func(n int32, nc net.Conn, p packets.ControlPacket) bool) *scripted {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &scripted{url: "mqtt://" + l.Addr().String(), on: on}
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var open []net.Conn
+	wg.Go(func() {
+		for {
+			nc, err := l.Accept()
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			open = append(open, nc)
+			mu.Unlock()
+			wg.Go(func() { b.talk(b.conns.Add(1), nc) })
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		mu.Lock()
+		for _, nc := range open {
+			nc.Close()
+		}
+		mu.Unlock()
+		wg.Wait()
+	})
+	return b
+}
+
+func (b *scripted) talk(n int32, nc net.Conn) {
+	defer nc.Close()
+	for {
+		p, err := packets.ReadPacket(nc)
+		if err != nil {
+			return
+		}
+		b.note(n, p)
+		if b.on != nil && b.on(n, nc, p) {
+			continue
+		}
+		switch p := p.(type) {
+		case *packets.ConnectPacket:
+			err = packets.NewControlPacket(packets.Connack).Write(nc)
+		case *packets.SubscribePacket:
+			ack := packets.NewControlPacket(packets.Suback).(*packets.SubackPacket)
+			ack.MessageID, ack.ReturnCodes = p.MessageID, p.Qoss
+			err = ack.Write(nc)
+		case *packets.PublishPacket:
+			if p.Qos == 1 {
+				ack := packets.NewControlPacket(packets.Puback).(*packets.PubackPacket)
+				ack.MessageID = p.MessageID
+				err = ack.Write(nc)
+			}
+		case *packets.PingreqPacket:
+			err = packets.NewControlPacket(packets.Pingresp).Write(nc)
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (b *scripted) note(n int32, p packets.ControlPacket) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch p := p.(type) {
+	case *packets.ConnectPacket:
+		b.log = append(b.log, fmt.Sprintf("%d CONNECT %s", n, p.Password))
+	case *packets.PublishPacket:
+		b.log = append(b.log, fmt.Sprintf("%d PUBLISH %.40s", n, p.Payload))
+	case *packets.SubscribePacket:
+		b.log = append(b.log, fmt.Sprintf("%d SUBSCRIBE %s", n, strings.Join(p.Topics, " ")))
+	case *packets.PubackPacket:
+		b.log = append(b.log, fmt.Sprintf("%d PUBACK %d", n, p.MessageID))
+	case *packets.DisconnectPacket:
+		b.log = append(b.log, fmt.Sprintf("%d DISCONNECT", n))
+	}
+}
+
+// count returns how many lines of the log hold text.
+func (b *scripted) count(text string) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := 0
+	for _, l := range b.log {
+		if strings.Contains(l, text) {
+			n++
+		}
+	}
+	return n
+}
+
+// runLink runs a link of its own until the test ends.
+func runLink(t *testing.T, ep Endpoint, change func(*link)) *link {
+	t.Helper()
+	l := &link{name: "data", endpoint: ep, clientID: "x", clean: true, box: newOutbox(time.Now),
+		handle: func(mqtt.Message) {}, onUp: func() {}, onTry: func(error) {}, onDown: func(error) {}}
+	if change != nil {
+		change(l)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); l.run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done })
+	return l
+}
+
+// TestOrderIsKept sends many messages over a broker to a callback that only files them.
+func TestOrderIsKept(t *testing.T) {
+	eachBroker(t, func(t *testing.T, b testBroker) {
+		const n = 500
+		var mu sync.Mutex
+		var got []string
+		in := runLink(t, quick(b.url()), func(l *link) {
+			l.clientID, l.filters = "reader", []string{"order"}
+			l.handle = func(m mqtt.Message) {
+				mu.Lock()
+				defer mu.Unlock()
+				got = append(got, string(m.Payload()))
+			}
+		})
+		eventually(t, "the reader", in.connected.Load)
+		out := runLink(t, quick(b.url()), func(l *link) { l.clientID = "writer" })
+		for i := range n {
+			out.box.put(&message{topic: "order", payload: fmt.Append(nil, i), qos: 1})
+		}
+		eventually(t, "all of them", func() bool { mu.Lock(); defer mu.Unlock(); return len(got) >= n })
+		mu.Lock()
+		defer mu.Unlock()
+		for i, p := range got {
+			if p != fmt.Sprint(i) {
+				t.Fatalf("message %d is %s", i, p)
+			}
+		}
+	})
+}
+
+// TestNothingIsLostWhileAway says things while there is no connection, QoS 0 as well,
+// which the library would take and lose.
+func TestNothingIsLostWhileAway(t *testing.T) {
+	var up atomic.Bool
+	b := newScripted(t, func(_ int32, nc net.Conn, p packets.ControlPacket) bool {
+		if _, ok := p.(*packets.ConnectPacket); ok && !up.Load() {
+			nc.Close()
+			return true
+		}
+		return false
+	})
+	l := runLink(t, quick(b.url), nil)
+	for i := range 10 {
+		l.box.put(&message{topic: "t", payload: fmt.Appendf(nil, "m%d.", i), qos: byte(i % 2)})
+	}
+	eventually(t, "a failed try", func() bool { return b.conns.Load() > 1 })
+	if b.count("PUBLISH") != 0 {
+		t.Fatal("something was sent to nobody")
+	}
+	up.Store(true)
+	eventually(t, "all ten", func() bool { return b.count("PUBLISH m") == 10 })
+}
+
+// TestUnacknowledgedComesAgain_P34 has connections that end between PUBLISH and PUBACK. The
+// library calls such a message done, or resends it for ever; here it goes out on three
+// connections, and what is behind it is not held up any longer.
+func TestUnacknowledgedComesAgain_P34(t *testing.T) {
+	b := newScripted(t, func(_ int32, nc net.Conn, p packets.ControlPacket) bool {
+		if p, ok := p.(*packets.PublishPacket); ok && string(p.Payload) == "poison" {
+			nc.Close()
+			return true
+		}
+		return false
+	})
+	l := runLink(t, quick(b.url), nil)
+	l.box.put(&message{topic: "t", payload: []byte("poison"), qos: 1})
+	eventually(t, "the first loss", func() bool { return b.count("PUBLISH poison") > 0 })
+	l.box.put(&message{topic: "t", payload: []byte("behind"), qos: 1})
+	eventually(t, "what is behind it", func() bool { return b.count("PUBLISH behind") > 0 && l.box.lost() == 1 })
+	if n := b.count("PUBLISH poison"); n != maxLosses {
+		t.Errorf("it was sent %d times, want %d", n, maxLosses)
+	}
+}
+
+// TestSubscribesOnEveryConnection loses the connection and sees both links subscribe
+// again, and a subscription that is denied or not answered end its connection: each is
+// tried once a connection and never in a loop.
+func TestSubscribesOnEveryConnection(t *testing.T) {
+	var denied atomic.Int32
+	b := newScripted(t, func(n int32, nc net.Conn, p packets.ControlPacket) bool {
+		s, ok := p.(*packets.SubscribePacket)
+		if !ok {
+			return false
+		}
+		switch n {
+		case 1: // denied as the embedded broker denies
+			denied.Add(1)
+			ack := packets.NewControlPacket(packets.Suback).(*packets.SubackPacket)
+			ack.MessageID, ack.ReturnCodes = s.MessageID, []byte{0x80}
+			return ack.Write(nc) == nil
+		case 2: // granted, then lost
+			ack := packets.NewControlPacket(packets.Suback).(*packets.SubackPacket)
+			ack.MessageID, ack.ReturnCodes = s.MessageID, s.Qoss
+			_ = ack.Write(nc)
+			nc.Close()
+			return true
+		}
+		return false
+	})
+	var tries atomic.Int32
+	l := runLink(t, quick(b.url), func(l *link) {
+		l.filters = []string{"a/+"}
+		l.onTry = func(err error) {
+			if strings.Contains(err.Error(), "denies") {
+				tries.Add(1)
+			}
+		}
+	})
+	eventually(t, "the third connection", func() bool { return b.count("3 SUBSCRIBE a/+") == 1 && l.connected.Load() })
+	if denied.Load() != 1 || tries.Load() != 1 || b.count("1 SUBSCRIBE") != 1 {
+		t.Errorf("%d denied, told of %d, in %d subscriptions", denied.Load(), tries.Load(), b.count("1 SUBSCRIBE"))
+	}
+}
+
+// TestPausesBetweenTries bounds the pause, which the library lets grow to 10 minutes.
+func TestPausesBetweenTries(t *testing.T) {
+	l := &link{endpoint: Endpoint{URL: "mqtt://127.0.0.1"}}
+	var got []string
+	for p := l.pause(0); len(got) < 8; p = l.pause(p) {
+		got = append(got, p.String())
+	}
+	if want := "500ms 1s 2s 4s 8s 16s 30s 30s"; strings.Join(got, " ") != want {
+		t.Errorf("pauses %v, want %s", got, want)
+	}
+}
+
+// TestDeadPeers connects to peers that take everything and say nothing, and that read
+// nothing: both connections are given up and another client is made.
+func TestDeadPeers(t *testing.T) {
+	t.Run("silent", func(t *testing.T) {
+		b := newScripted(t, func(_ int32, _ net.Conn, p packets.ControlPacket) bool {
+			_, ping := p.(*packets.PingreqPacket)
+			return ping
+		})
+		l := runLink(t, quick(b.url), func(l *link) { l.keepAlive = time.Second })
+		eventually(t, "another connection", func() bool { return b.count("CONNECT") > 1 && l.ups.Load() > 1 })
+	})
+	t.Run("reads nothing", func(t *testing.T) {
+		gate := make(chan struct{})
+		b := newScripted(t, func(n int32, nc net.Conn, p packets.ControlPacket) bool {
+			if _, ok := p.(*packets.PublishPacket); ok && n == 1 {
+				<-gate
+			}
+			return false
+		})
+		defer close(gate)
+		ep := quick(b.url)
+		ep.WriteTimeout = 200 * time.Millisecond
+		l := runLink(t, ep, nil)
+		for range flightWindow {
+			l.box.put(&message{topic: "t", payload: make([]byte, 256<<10), qos: 1}) // more than sockets hold
+		}
+		eventually(t, "another connection", func() bool { return b.count("2 PUBLISH") > 0 })
+	})
+}
+
+// TestUnknownTopicIsAcknowledged: what nobody asked for, as an old subscription of the
+// persistent session may bring it, would fill the broker's window for ever.
+func TestUnknownTopicIsAcknowledged(t *testing.T) {
+	b := newScripted(t, func(_ int32, nc net.Conn, p packets.ControlPacket) bool {
+		if _, ok := p.(*packets.ConnectPacket); ok {
+			for i, topic := range []string{"who/knows", "windhover/v1/edge1/cmd/what", "windhover/v1/other/cmd/verify/me/j"} {
+				m := packets.NewControlPacket(packets.Publish).(*packets.PublishPacket)
+				m.Qos, m.TopicName, m.MessageID, m.Payload = 1, topic, uint16(70+i), []byte("{}")
+				if i == 0 { // before the answer to CONNECT nothing may come
+					_ = packets.NewControlPacket(packets.Connack).Write(nc)
+				}
+				_ = m.Write(nc)
+			}
+			return true
+		}
+		return false
+	})
+	newDevice(t, &fake{}, quick(b.url), nil)
+	eventually(t, "six acknowledgements of two links", func() bool {
+		return b.count("PUBACK 70") == 2 && b.count("PUBACK 71") == 2 && b.count("PUBACK 72") == 2
+	})
+}
+
+// TestNoFileStore: the library's file store ends the process on a full disk.
+func TestNoFileStore(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		src, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasSuffix(f, "_test.go") && strings.Contains(string(src), "NewFileStore") {
+			t.Errorf("%s uses it", f)
+		}
+	}
+	o := (&link{endpoint: Endpoint{URL: "mqtt://127.0.0.1"}}).options(t.Context(), &conn{}, mustURL(t), "", "")
+	if _, ok := o.Store.(noStore); !ok || !o.Order || o.AutoReconnect || o.ProtocolVersion != 4 {
+		t.Errorf("options %+v", o)
+	}
+}
+
+// TestCredentialsAreRenewed_P35 replaces the password of a connection that stands: it is
+// left in an orderly way and made anew. A file that cannot be read changes nothing.
+func TestCredentialsAreRenewed_P35(t *testing.T) {
+	b := newScripted(t, nil)
+	file := filepath.Join(t.TempDir(), "pw")
+	write := func(pw string) {
+		if err := os.WriteFile(file, []byte(pw), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("one\n")
+	ep := quick(b.url)
+	ep.Username, ep.PasswordFile = "edge1", file
+	var reason atomic.Value
+	l := runLink(t, ep, func(l *link) { l.onDown = func(err error) { reason.Store(err) } })
+	eventually(t, "the first connection", func() bool { return b.count("1 CONNECT one") == 1 && l.connected.Load() })
+	before := ep.files()
+	if ep.renewed(before) {
+		t.Error("nothing changed")
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if ep.renewed(before) {
+		t.Error("a missing file is no new password")
+	}
+	write("two\n")
+	eventually(t, "the second connection", func() bool { return b.count("2 CONNECT two") == 1 && l.connected.Load() })
+	if err, _ := reason.Load().(error); !errors.Is(err, errRenewed) || b.count("1 DISCONNECT") != 1 {
+		t.Errorf("left because of %v, %d goodbyes", err, b.count("1 DISCONNECT"))
+	}
+}
