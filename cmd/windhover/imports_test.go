@@ -36,8 +36,12 @@ var allowed = map[string][]string{
 	"appliance/disk":    {},
 	"appliance/fetch":   {"control", "control/ota", "appliance/disk"},
 	"appliance/rollout": {"control", "control/ota", "appliance/disk"},
+	"appliance/update":  {"control", "control/ota", "appliance/disk", "appliance/fetch", "appliance/rollout"},
 	"appliance/web":     {"control"},
-	"appliance":         {"appliance/web", "engine", "engine/tokenizer", "control", "control/broker", "vqf", "vqf/seal", "vqf/convert", "kernels"},
+	"appliance": {
+		"appliance/disk", "appliance/fetch", "appliance/rollout", "appliance/update", "appliance/web", "engine", "engine/tokenizer",
+		"control", "control/broker", "control/ota", "vqf", "vqf/seal", "vqf/convert", "kernels",
+	},
 	"cmd/windhover": {
 		"appliance", "engine", "engine/tokenizer", "engine/vision", "control", "control/broker", "control/ota", "control/fleet",
 		"vqf", "vqf/seal", "vqf/convert", "vqf/gguf", "vqf/safetensors", "kernels",
