@@ -28,9 +28,16 @@ type backend struct {
 	started time.Time
 	wake    chan struct{} // wakes the drop directory's watcher
 	pulse   *pulse
+	updates *updater        // nil: what is remembered of them cannot be read
+	duties  map[string]duty // by job type
+	submit  func(client, typ, id string, params []byte) (control.JobRecord, error)
+	built   chan struct{} // closed when all parts are there; nil: they are
 }
 
-var _ control.Backend = (*backend)(nil)
+var (
+	_ control.Backend       = (*backend)(nil)
+	_ control.PatientRunner = (*backend)(nil)
+)
 
 func (b *backend) wakeDrop() {
 	select {
@@ -50,8 +57,17 @@ func (b *backend) Info() control.Info {
 		Version: Version, Board: board(), Arch: runtime.GOARCH, Kernels: kernelList(),
 		Cores:    control.Cores{Big: list(b.topo.Big), Little: list(b.topo.Little)},
 		RAMBytes: mem.Total, DiskBytes: disk, Features: kernels.Features(), LogPrompts: b.cfg.Log.Prompts,
-		TrustKeys: b.who.fingerprints(),
+		TrustKeys: b.trusted(),
 	}
+}
+
+// trusted names the keys whose signatures count, of files and of documents.
+func (b *backend) trusted() []string {
+	keys := b.who.fingerprints()
+	if b.updates != nil {
+		keys = append(keys, b.updates.fingerprints()...)
+	}
+	return keys
 }
 
 // list is [] in a document, not null, where there is nothing.

@@ -16,6 +16,7 @@ type Config struct {
 	Engine    Engine    `toml:"engine"`
 	Drop      Drop      `toml:"drop"`
 	VQF       VQF       `toml:"vqf"`
+	Updates   Updates   `toml:"updates"`
 	Policy    []Policy  `toml:"policy"`
 	Anonymous Anonymous `toml:"anonymous"`
 	Log       Log       `toml:"log"`
@@ -39,13 +40,30 @@ type MQTT struct {
 	KeyFile           string   `toml:"key_file"`
 	AllowPlaintext    bool     `toml:"allow_plaintext"` // beyond loopback
 	BrokerEnforcesACL bool     `toml:"broker_enforces_acl"`
+	Groups            []string `toml:"groups"`         // that the box belongs to
+	Share             bool     `toml:"share"`          // take part of the requests to groups
+	HomeAssistant     bool     `toml:"home_assistant"` // let it find this box
+	Data              Data     `toml:"data"`
 	Embedded          Embedded `toml:"embedded"`
+}
+
+// Data says how to get in at the broker of data_url; what is "" is as in MQTT.
+type Data struct {
+	Username     string `toml:"username"`
+	PasswordFile string `toml:"password_file"`
+	CAFile       string `toml:"ca_file"`
+	CertFile     string `toml:"cert_file"`
+	KeyFile      string `toml:"key_file"`
 }
 
 // Embedded configures the broker inside the daemon.
 type Embedded struct {
 	Listen    string `toml:"listen"`
 	UsersFile string `toml:"users_file"` // needed beyond loopback
+
+	LeafURL         string `toml:"leaf_url"`         // NATS server or cluster to join; "": none
+	LeafCredentials string `toml:"leaf_credentials"` // file
+	LeafCAFile      string `toml:"leaf_ca_file"`     // "": the system's
 }
 
 // HTTP configures the local server of health, metrics, the page and the interface for
@@ -85,6 +103,18 @@ type VQF struct {
 	KeyFile string `toml:"key_file"` // passphrase of encrypted files; "": the credential vqf-key
 }
 
+// Updates configures updates over the air: whose documents count, and what a download
+// may cost this box, whatever a document says.
+type Updates struct {
+	Threshold        int      `toml:"threshold"`         // different fleet keys that have to sign a document
+	ReleaseKeys      []string `toml:"release_keys"`      // fleet keys, by name, that sign releases and block indexes alone; none: all sign all
+	ReleaseThreshold int      `toml:"release_threshold"` // of these that have to sign
+	Window           string   `toml:"window"`            // "02:00-05:00", local time; "": what the document says
+	MaxRate          string   `toml:"max_rate"`          // bytes a second, "1M"; "0": what the document says
+	MaxBytes         string   `toml:"max_bytes"`         // of one model over the network; "0": what the document says
+	CAFile           string   `toml:"ca_file"`           // of web servers; "": what the system trusts
+}
+
 // Policy allows the clients that match a glob some job types (globs too).
 type Policy struct {
 	Client string   `toml:"client"`
@@ -112,7 +142,8 @@ func DefaultConfig() Config {
 		HTTP:  HTTP{Listen: "127.0.0.1:8417"},
 		Engine: Engine{Pin: true, KV: "f16", Residency: "auto", Family: "q4", MemoryLimit: "0",
 			CacheMemory: "0", PrefixCache: "off", PrefixCacheSize: "1GiB"},
-		VQF: VQF{Layout: "any", Expect: "Q8_8X8|Q4_4X4", Check: "install"},
+		Updates: Updates{Threshold: 1, ReleaseThreshold: 1, MaxRate: "0", MaxBytes: "0"},
+		VQF:     VQF{Layout: "any", Expect: "Q8_8X8|Q4_4X4", Check: "install"},
 	}
 }
 
@@ -121,6 +152,7 @@ func DefaultConfig() Config {
 func (p Paths) drop() string       { return filepath.Join(p.State, "drop") }
 func (p Paths) imports() string    { return filepath.Join(p.State, "import") }
 func (p Paths) incoming() string   { return filepath.Join(p.State, "incoming") }
+func (p Paths) downloads() string  { return filepath.Join(p.incoming(), "updates") }
 func (p Paths) store() string      { return filepath.Join(p.State, "store") }
 func (p Paths) state() string      { return filepath.Join(p.State, "state") }
 func (p Paths) quarantine() string { return filepath.Join(p.State, "quarantine") }

@@ -16,6 +16,7 @@ import (
 	"github.com/pelletier/go-toml/v2"
 
 	"windhover/control"
+	"windhover/control/ota"
 	"windhover/engine"
 )
 
@@ -40,7 +41,7 @@ func (c *Config) finish() error {
 	}
 	c.Paths.State = abs
 	// The daemon and its children run in directories of their own.
-	for key, path := range map[string]*string{"paths.trust": &c.Paths.Trust, "vqf.key_file": &c.VQF.KeyFile} {
+	for key, path := range map[string]*string{"paths.trust": &c.Paths.Trust, "vqf.key_file": &c.VQF.KeyFile, "updates.ca_file": &c.Updates.CAFile} {
 		if *path == "" {
 			continue
 		}
@@ -58,7 +59,7 @@ func (c *Config) finish() error {
 	if c.MQTT.Username == "" {
 		c.MQTT.Username = c.Device
 	}
-	for _, check := range []func() error{c.checkMQTT, c.checkHTTP, c.checkEngine, c.checkVQF, c.checkPolicy} {
+	for _, check := range []func() error{c.checkMQTT, c.checkHTTP, c.checkEngine, c.checkVQF, c.checkUpdates, c.checkPolicy} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -87,6 +88,21 @@ func (c *Config) checkMQTT() error {
 	}
 	if (c.MQTT.CertFile == "") != (c.MQTT.KeyFile == "") {
 		return fmt.Errorf("config: mqtt.cert_file and mqtt.key_file go together: set both or none")
+	}
+	if (c.MQTT.Data.CertFile == "") != (c.MQTT.Data.KeyFile == "") {
+		return fmt.Errorf("config: mqtt.data.cert_file and mqtt.data.key_file go together: set both or none")
+	}
+	if c.MQTT.Data != (Data{}) && c.MQTT.DataURL == "" {
+		return fmt.Errorf("config: mqtt.data is for the broker of mqtt.data_url: set that too")
+	}
+	if c.MQTT.Share && len(c.MQTT.Groups) == 0 {
+		return fmt.Errorf("config: mqtt.share: name the groups whose requests this box shares in mqtt.groups")
+	}
+	if c.MQTT.Share && c.MQTT.URL == "" {
+		return fmt.Errorf("config: mqtt.share: the broker inside has no shared subscriptions: set mqtt.url to one that has")
+	}
+	if err := c.MQTT.leaf().Check(); err != nil {
+		return fmt.Errorf("config: %s", strings.TrimPrefix(err.Error(), "broker: "))
 	}
 	if c.MQTT.URL == "" {
 		host, _, err := net.SplitHostPort(c.MQTT.Embedded.Listen)
@@ -155,6 +171,30 @@ func (c *Config) checkVQF() error {
 		return fmt.Errorf("config: drop.require_signature: no signature counts without keys: set paths.trust to the directory with their public halves")
 	}
 	return oneOf("vqf.check", c.VQF.Check, "install", "always", "size")
+}
+
+func (c *Config) checkUpdates() error {
+	u := c.Updates
+	for _, g := range c.MQTT.Groups {
+		if !control.ValidGroup(g) {
+			return fmt.Errorf("config: mqtt.groups: %q: use 1 to 63 of a-z 0-9 -, starting with a letter or digit", g)
+		}
+	}
+	if u.Threshold < 1 || u.ReleaseThreshold < 1 {
+		return fmt.Errorf("config: updates.threshold and updates.release_threshold are at least 1: no configuration makes signatures needless")
+	}
+	if len(u.ReleaseKeys) > 0 && u.ReleaseThreshold > len(u.ReleaseKeys) {
+		return fmt.Errorf("config: updates.release_threshold is %d and there are %d updates.release_keys: they could never sign enough", u.ReleaseThreshold, len(u.ReleaseKeys))
+	}
+	if _, err := ota.ParseWindow(u.Window); err != nil {
+		return fmt.Errorf("config: updates.window: %v", err)
+	}
+	for key, value := range map[string]string{"updates.max_rate": u.MaxRate, "updates.max_bytes": u.MaxBytes} {
+		if _, err := ParseSize(value); err != nil {
+			return fmt.Errorf("config: %s: %v", key, err)
+		}
+	}
+	return nil
 }
 
 func (c *Config) checkPolicy() error {

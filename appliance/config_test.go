@@ -54,7 +54,7 @@ func TestConfigLayers(t *testing.T) {
 	if err != nil {
 		t.Fatalf("config check prints what cannot be read: %v\n%s", err, text)
 	}
-	if back.Engine != cfg.Engine || back.MQTT != cfg.MQTT || back.Paths != cfg.Paths {
+	if back.Engine != cfg.Engine || fmt.Sprint(back.MQTT) != fmt.Sprint(cfg.MQTT) || back.Paths != cfg.Paths {
 		t.Errorf("config check prints another configuration:\n%s", text)
 	}
 }
@@ -71,6 +71,11 @@ func TestConfigRefusals(t *testing.T) {
 		{"plaintext", "[mqtt]\nurl = \"mqtt://broker.example:1883\"\n", "", "allow_plaintext"},
 		{"open broker", "[mqtt.embedded]\nlisten = \"0.0.0.0:1883\"\n", "", "users_file"},
 		{"half a key pair", "[mqtt]\ncert_file = \"a\"\n", "", "key_file"},
+		{"half a key pair for data", "[mqtt]\nurl = \"mqtts://a\"\ndata_url = \"mqtts://b\"\n[mqtt.data]\nkey_file = \"a\"\n", "", "mqtt.data.cert_file"},
+		{"data without a broker", "[mqtt]\nurl = \"mqtts://a\"\n[mqtt.data]\nusername = \"a\"\n", "", "mqtt.data_url"},
+		{"share with nobody", "[mqtt]\nurl = \"mqtts://a\"\nshare = true\n", "", "mqtt.groups"},
+		{"share inside", "[mqtt]\nshare = true\ngroups = [\"a\"]\n", "", "shared subscriptions"},
+		{"leaf in the clear", "[mqtt.embedded]\nleaf_url = \"nats://hub.example\"\n", "", "mqtt.embedded.leaf_url"},
 		{"open http", "[http]\nlisten = \":8417\"\n", "", "token_file"},
 		{"kv", "[engine]\nkv = \"f8\"\n", "", "engine.kv"},
 		{"size", "[engine]\nmemory_limit = \"much\"\n", "", "memory_limit"},
@@ -120,7 +125,7 @@ func TestShippedConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	want.Paths.Socket = "/run/windhover/windhover.sock"
-	if cfg.Engine != want.Engine || cfg.MQTT != want.MQTT || cfg.Paths != want.Paths || fmt.Sprint(cfg.HTTP) != fmt.Sprint(want.HTTP) {
+	if cfg.Engine != want.Engine || fmt.Sprint(cfg.MQTT) != fmt.Sprint(want.MQTT) || cfg.Paths != want.Paths || fmt.Sprint(cfg.HTTP) != fmt.Sprint(want.HTTP) {
 		t.Errorf("packaging/config.toml changes a default: %+v", cfg)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"path/filepath"
 	"sync"
 	"time"
@@ -20,8 +21,13 @@ import (
 const drainLimit = 2 * time.Minute
 
 // deployer turns the content of the drop directory into serving models. One
-// goroutine runs it.
+// goroutine runs it, and that of updates, one at a time.
 type deployer struct {
+	work    sync.Mutex             // held by a look at the drop directory, and by a step of an update
+	managed func(name string) bool // updates have a model of that name
+	kept    map[string]bool        // keys in the store that updates need
+	keepAll bool                   // nobody knows what they need: nothing is removed
+
 	drop    string
 	store   store
 	check   string // vqf.check
@@ -55,7 +61,7 @@ type deployer struct {
 // load, probe, memory, event, wake, log.
 func newDeployer(p Paths, b *book) *deployer {
 	return &deployer{
-		drop: p.drop(), store: store{p.store()}, quarantine: p.quarantine(), space: func() (int64, bool) { return freeSpace(p.store()) }, book: b, leases: newLeases(), now: time.Now, pulse: new(pulse),
+		drop: p.drop(), store: store{p.store()}, quarantine: p.quarantine(), space: func() (int64, bool) { return freeSpace(p.store()) }, book: b, managed: func(string) bool { return false }, leases: newLeases(), now: time.Now, pulse: new(pulse),
 		seen: map[string]*sighting{}, refused: map[string]*refusal{}, unmarked: map[string]time.Time{}, revived: map[string]bool{},
 	}
 }
@@ -306,10 +312,16 @@ func (d *deployer) save() {
 // that still drains stay mapped though its name is gone. What the book on the disk
 // names must stay: it is what a start after a power cut would look for.
 func (d *deployer) collect() {
-	if !d.book.unsaved.IsZero() {
+	if !d.book.unsaved.IsZero() || d.keepAll {
 		return
 	}
-	keep := map[string]bool{}
+	keep := maps.Clone(d.kept)
+	if keep == nil {
+		keep = map[string]bool{}
+	}
+	for _, in := range d.book.Updates {
+		keep[in.Key] = true
+	}
 	for _, in := range d.book.Models {
 		keep[in.Key] = true
 	}

@@ -49,7 +49,7 @@ func (d *doctor) deviceEndpoint() control.Endpoint {
 	m := d.cfg.MQTT
 	ep := ClientEndpoint(d.cfg)
 	if m.URL != "" {
-		ep.Username, ep.PasswordFile, ep.CertFile, ep.KeyFile = m.Username, m.PasswordFile, m.CertFile, m.KeyFile
+		_, ep = m.endpoints()
 	}
 	return ep
 }

@@ -3,13 +3,40 @@
 package appliance
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 
 	"windhover/control"
+	"windhover/control/broker"
 )
+
+// endpoints are the brokers of the two links, as the device connects to them.
+func (m MQTT) endpoints() (ctl, data control.Endpoint) {
+	ctl = control.Endpoint{URL: m.URL, Username: m.Username, PasswordFile: m.PasswordFile, CAFile: m.CAFile,
+		CertFile: m.CertFile, KeyFile: m.KeyFile, AllowPlaintext: m.AllowPlaintext}
+	data = ctl
+	data.URL = cmp.Or(m.DataURL, m.URL)
+	if d := m.Data; m.DataURL != "" {
+		data.Username = cmp.Or(d.Username, data.Username)
+		data.PasswordFile = cmp.Or(d.PasswordFile, data.PasswordFile)
+		data.CAFile = cmp.Or(d.CAFile, data.CAFile)
+		if d.CertFile != "" {
+			data.CertFile, data.KeyFile = d.CertFile, d.KeyFile
+		}
+	}
+	return ctl, data
+}
+
+// leaf is the link of the embedded broker to a cluster.
+func (m MQTT) leaf() broker.Leaf {
+	if m.URL != "" {
+		return broker.Leaf{}
+	}
+	return broker.Leaf{URL: m.Embedded.LeafURL, Credentials: m.Embedded.LeafCredentials, CAFile: m.Embedded.LeafCAFile, AllowPlaintext: m.AllowPlaintext}
+}
 
 // ClientEndpoint is the broker by which a client on this machine reaches the
 // appliance. The configured user is the device itself, so that no credentials
@@ -19,11 +46,8 @@ func ClientEndpoint(cfg Config) control.Endpoint {
 	if m.URL == "" {
 		return control.Endpoint{URL: "mqtt://" + loopback(m.Embedded.Listen)}
 	}
-	url := m.URL
-	if m.DataURL != "" {
-		url = m.DataURL
-	}
-	return control.Endpoint{URL: url, CAFile: m.CAFile, AllowPlaintext: m.AllowPlaintext}
+	_, data := m.endpoints() // clients ask where requests are heard
+	return control.Endpoint{URL: data.URL, CAFile: data.CAFile, AllowPlaintext: m.AllowPlaintext}
 }
 
 // loopback turns an address to listen on into one to connect to.

@@ -126,7 +126,7 @@ func makeState(p Paths) error {
 		path string
 		mode fs.FileMode
 	}{
-		{p.State, 0o750}, {p.drop(), 0o770}, {p.imports(), 0o770}, {p.incoming(), 0o700}, {p.store(), 0o750}, {p.state(), 0o700}, {p.quarantine(), 0o700}, {p.broker(), 0o700},
+		{p.State, 0o750}, {p.drop(), 0o770}, {p.imports(), 0o770}, {p.incoming(), 0o700}, {p.downloads(), 0o700}, {p.store(), 0o750}, {p.state(), 0o700}, {p.quarantine(), 0o700}, {p.broker(), 0o700},
 	} {
 		_, err := os.Stat(d.path)
 		if err == nil {

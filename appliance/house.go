@@ -64,7 +64,7 @@ func newHouse(cfg Config, log *slog.Logger) *house {
 		}
 		return brokerSpace
 	}
-	h.opt = broker.Options{Listen: cfg.MQTT.Embedded.Listen, UsersFile: cfg.MQTT.Embedded.UsersFile, Device: cfg.Device, Log: h.hear}
+	h.opt = broker.Options{Listen: cfg.MQTT.Embedded.Listen, UsersFile: cfg.MQTT.Embedded.UsersFile, Device: cfg.Device, Leaf: cfg.MQTT.leaf(), Log: h.hear}
 	return h
 }
 

@@ -57,6 +57,7 @@ func (a *api) public(rest http.Handler) *http.ServeMux {
 func (a *api) local(rest http.Handler) *http.ServeMux {
 	mux := a.public(rest)
 	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) { respondJSON(w, a.status()) })
+	mux.HandleFunc("POST /v1/jobs", submitJobs(a.b.submit))
 	mux.HandleFunc("GET /v1/jobs", func(w http.ResponseWriter, _ *http.Request) { respondJSON(w, a.jobs()) })
 	return mux
 }

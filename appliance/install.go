@@ -41,6 +41,8 @@ type installed struct {
 	Held    bool      `json:"held,omitempty"`    // by a .skip file, when last seen
 	Sealed  string    `json:"sealed,omitempty"`  // keyCheck of the passphrase that the tag was compared with
 
+	Fleet bool `json:"fleet,omitempty"` // installed by an update
+
 	crowded bool // another version serves, whose memory this one will get if it needs it
 }
 
@@ -50,6 +52,9 @@ type book struct {
 	V      int                  `json:"v"`
 	Models map[string]installed `json:"models"`
 	Order  []string             `json:"order"`
+	// Updates are the versions that updates installed, by digest. Which of them serve,
+	// and under which names, is in active.json.
+	Updates map[string]installed `json:"updates,omitempty"`
 
 	unsaved time.Time // last try to store it that went wrong; zero: the disk has it
 }
@@ -70,6 +75,9 @@ func openBook(path string) (*book, error) {
 	b.V = bookVersion
 	if b.Models == nil {
 		b.Models = map[string]installed{}
+	}
+	if b.Updates == nil {
+		b.Updates = map[string]installed{}
 	}
 	if err != nil {
 		b.unsaved = time.Unix(0, 0) // what the store holds is not known: it stays until it is
@@ -93,6 +101,11 @@ func (b *book) knows(c candidate, st store) (installed, bool) {
 // this state, was verified.
 func (b *book) verified(key string, id fileID) bool {
 	for _, in := range b.Models {
+		if in.Key == key && in.Stored == id {
+			return true
+		}
+	}
+	for _, in := range b.Updates {
 		if in.Key == key && in.Stored == id {
 			return true
 		}

@@ -8,15 +8,24 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
+	"windhover/appliance/update"
 	"windhover/control"
 )
 
 // JobTypes are the commands this appliance carries out.
-func (b *backend) JobTypes() []string { return []string{"convert", "verify"} }
+func (b *backend) JobTypes() []string {
+	types := []string{"convert", "verify"}
+	if b.updates != nil {
+		types = append(types, update.JobTypes...)
+	}
+	return append(types, slices.Sorted(maps.Keys(b.duties))...)
+}
 
 // RunJob carries out a command in a child process of the same binary, so that
 // running out of memory or a crash in a parser ends the job, not the daemon.
@@ -24,17 +33,33 @@ func (b *backend) RunJob(ctx context.Context, j control.Job, report func(control
 	b.log.Info("job starts", "job", j.ID, "type", j.Type, "client", j.Client)
 	var result any
 	var err error
+	if b.built != nil {
+		select {
+		case <-b.built: // a job of the run before may come early
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	duty := b.duties[j.Type]
 	switch j.Type {
 	case "convert":
 		result, err = b.convertJob(ctx, j, report)
 	case "verify":
 		result, err = b.verifyJob(ctx, j, report)
+	case "model_install", "model_activate", "model_remove", "model_rollback":
+		if b.updates == nil {
+			return nil, b.gone(j.Type)
+		}
+		result, err = b.updateJob(ctx, j, report)
 	default:
-		return nil, control.Errorf(control.Unsupported, "job type %q", j.Type)
+		if duty == nil {
+			return nil, control.Errorf(control.Unsupported, "job type %q", j.Type)
+		}
+		result, err = duty(ctx)
 	}
 	if err != nil {
 		b.log.Error("job failed", "job", j.ID, "type", j.Type, "reason", oneLine(err))
-		return nil, coded(err, control.Internal)
+		return result, coded(err, control.Internal)
 	}
 	b.log.Info("job done", "job", j.ID, "type", j.Type)
 	return result, nil

@@ -16,7 +16,7 @@ import (
 func (s *server) notice(n control.Notice) {
 	level := slog.LevelInfo
 	switch n.Event {
-	case control.NoticeTry, control.NoticeDown, control.NoticeDropped, control.NoticeReplay:
+	case control.NoticeTry, control.NoticeDown, control.NoticeDropped, control.NoticeReplay, control.NoticeRival:
 		level = slog.LevelWarn
 	case control.NoticePanic, control.NoticeState:
 		level = slog.LevelError
@@ -63,6 +63,8 @@ func (s *server) mqttLine(c control.Counters) string {
 	switch {
 	case at == "":
 		return "waiting for broker"
+	case c.NameTaken:
+		return at + " (another box is called " + s.cfg.Device + ": give one of them another name)"
 	case c.Connected["data"]:
 		return at
 	default:

@@ -233,6 +233,27 @@ func (r *registry) trustOf(name string) string {
 	return ""
 }
 
+// digestOf is the digest of the version that serves now, "" if none does.
+func (r *registry) digestOf(name string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e, ok := r.models[name]; ok && e.cur != nil {
+		return e.cur.Digest
+	}
+	return ""
+}
+
+// speedOf is how fast the version that serves, or did a moment ago, decodes; 0: not
+// known.
+func (r *registry) speedOf(name string) float64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e, ok := r.models[name]; ok {
+		return e.doc.TokS.Decode
+	}
+	return 0
+}
+
 // known reports whether there is anything to say about a model.
 func (r *registry) known(name string) bool {
 	r.mu.Lock()

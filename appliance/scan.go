@@ -54,6 +54,8 @@ type refusal struct {
 // judged by itself: a bad or unfinished one delays no other. It returns when to
 // look again without being woken.
 func (d *deployer) scan(ctx context.Context) time.Duration {
+	d.work.Lock()
+	defer d.work.Unlock()
 	ctx = withBeat(ctx, d.pulse)
 	defer d.pulse.look("", 0)
 	d.pulse.look("reading notes", lookLimit)
@@ -165,6 +167,10 @@ func (d *deployer) mark(entry string, write func() error) bool {
 func (d *deployer) forget(here map[string]bool) {
 	changed := false
 	for name, s := range d.seen {
+		if !here[name] && d.managed(name) {
+			delete(d.seen, name) // another model, which was refused
+			continue
+		}
 		if !here[name] {
 			delete(d.unmarked, s.Entry)
 			d.log.Info("model removed", "model", name)
@@ -192,7 +198,7 @@ func (d *deployer) sight(c candidate) *sighting {
 	case !known || !s.same(c):
 		s = &sighting{candidate: c, since: d.now()}
 		d.seen[c.Name] = s
-		if doc, held := heldByFailure(d.drop, c); held && !c.Skip {
+		if doc, held := heldByFailure(d.drop, c); held && !c.Skip && !d.managed(c.Name) {
 			s.failure, s.marked, s.regime = doc.failure(), true, doc.Regime
 			d.remember(s) // a failure of an earlier run
 		}
@@ -217,6 +223,9 @@ func (d *deployer) sight(c candidate) *sighting {
 func (d *deployer) consider(ctx context.Context, c candidate) time.Duration {
 	s := d.sight(c)
 	switch {
+	case d.managed(c.Name):
+		d.taken(s)
+		return 0
 	case s.Skip:
 		d.holdBack(s)
 		return 0
@@ -265,6 +274,18 @@ func (d *deployer) consider(ctx context.Context, c candidate) time.Duration {
 		return 0
 	}
 	return d.deploy(ctx, s)
+}
+
+// taken refuses a candidate whose name a model of updates has, which goes on.
+func (d *deployer) taken(s *sighting) {
+	if s.failure == nil {
+		s.ready = false
+		s.failure = control.Errorf(control.Incompatible, "the model name %s belongs to updates over the air: rename this file, or have that model removed (windhover remove %s) and then remove %s.failed", s.Name, s.Name, s.Entry)
+		d.log.Error("model refused", "model", s.Name, "code", s.failure.Code.Name, "reason", s.failure.Message, "still_serving", true)
+	}
+	if !s.marked {
+		d.markFailed(s)
+	}
 }
 
 // later leaves a candidate that is not complete alone for a while; what served

@@ -47,8 +47,10 @@ type server struct {
 	reg      *registry
 	backend  *backend
 	deployer *deployer
+	updates  *updater // nil: what is remembered of them cannot be read
 	control  *control.Server
 	changed  chan struct{} // capacity 1: models changed
+	reloads  chan chan reloaded
 	recent   events
 	live     Config // cfg with what was taken over since; for wait alone
 
@@ -92,13 +94,15 @@ func Serve(ctx context.Context, cfg Config, opt ServeOptions) error {
 
 // build makes the parts that run without a broker.
 func (s *server) build(topo kernels.Topology) error {
-	s.changed, s.live = make(chan struct{}, 1), s.cfg
+	s.changed, s.live, s.reloads = make(chan struct{}, 1), s.cfg, make(chan chan reloaded)
 	s.reg = newRegistry(s.modelsChanged)
 	who := newAuthority(s.cfg, os.Getenv, s.log)
 	s.backend = &backend{
 		who: who, cfg: s.cfg, reg: s.reg, topo: topo, log: s.log, metrics: newMetrics(s.reg),
 		self: s.opt.Self, started: time.Now(), wake: make(chan struct{}, 1), pulse: new(pulse),
+		duties: s.duties(), built: make(chan struct{}),
 	}
+	defer close(s.backend.built)
 	b, err := openBook(filepath.Join(s.cfg.Paths.state(), "installed.json"))
 	if errors.Is(err, control.Incompatible) {
 		return err
@@ -106,28 +110,59 @@ func (s *server) build(topo kernels.Topology) error {
 	if err != nil {
 		s.log.Warn("the record of installed models cannot be read: every model is verified again", "error", err)
 	}
+	s.deployer = newDeployer(s.cfg.Paths, b)
+	s.openUpdates()
 	s.control, err = control.New(control.Config{
 		Device: s.cfg.Device, StateDir: s.cfg.Paths.state(), Policy: s.policy(), Notify: s.notice,
 		Concurrency: s.cfg.Engine.sequences() + spareRequests, Limits: s.cfg.Engine.limits(),
+		Desired: s.desired, Observe: s.observe,
+		Groups: s.cfg.MQTT.Groups, Share: s.cfg.MQTT.Share, HomeAssistant: s.cfg.MQTT.HomeAssistant,
 	}, s.backend)
 	if err != nil {
 		return err
 	}
 	who.changed = s.control.InfoChanged // it names the trusted keys
+	s.backend.submit = s.control.SubmitJob
 	loader := newLoader(s.cfg, s.backend.who.pass, len(topo.All), s.backend.pulse)
 	if n := len(topo.All); s.cfg.Engine.Threads > n {
 		s.log.Warn("engine.threads is more than this process may use", "key", "engine.threads", "threads", s.cfg.Engine.Threads, "cpus", n)
 	}
-	s.deployer = newDeployer(s.cfg.Paths, b)
 	d := s.deployer
-	d.check, d.who, d.reg, d.log = s.cfg.VQF.Check, s.backend.who, s.reg, s.log
 	d.load, d.probe, d.memory = loader.load, probeModel, func() int64 { return loader.room(os.DirFS("/")) }
-	d.event, d.wake, d.pulse = s.event, s.backend.wakeDrop, s.backend.pulse
 	d.recall()
 	if err := tidyIncoming(s.cfg.Paths); err != nil {
 		s.log.Error("incoming", "error", err)
 	}
 	return nil
+}
+
+// openUpdates makes the part that does what the fleet wants. Without it the box serves
+// what is dropped on it, and the store keeps what it has.
+func (s *server) openUpdates() {
+	d := s.deployer
+	d.check, d.who, d.reg, d.log = s.cfg.VQF.Check, s.backend.who, s.reg, s.log
+	d.event, d.wake, d.pulse = s.event, s.backend.wakeDrop, s.backend.pulse
+	u, err := openUpdates(s.cfg, d, s.log, s.backend.metrics, func(r control.Reported) { s.control.Report(r) })
+	if err != nil {
+		s.log.Error("no updates over the air: what is remembered of them cannot be used, and is left as it is", "error", err)
+		d.keepAll = true
+		return
+	}
+	s.updates, s.backend.updates = u, u
+}
+
+// desired hands on what a fleet wants.
+func (s *server) desired(target string, document []byte) {
+	if s.updates != nil {
+		s.updates.Desired(target, document)
+	}
+}
+
+// observe hands on the end of a request.
+func (s *server) observe(o control.Observation) {
+	if s.updates != nil {
+		s.updates.install.observe(o)
+	}
 }
 
 // run starts what runs, says READY, waits for the end, and stops in reverse.
@@ -153,6 +188,13 @@ func (s *server) run(ctx context.Context, socket net.Listener) error {
 		defer close(watching)
 		watchDrop(watchCtx, s.deployer.drop, s.log, s.backend.wake, s.deployer.scan)
 	}()
+	updating := make(chan struct{})
+	go func() {
+		defer close(updating)
+		if s.updates != nil {
+			s.updates.Run(watchCtx)
+		}
+	}()
 	leaseSignals := make(chan os.Signal, 1)
 	signal.Notify(leaseSignals, syscall.SIGIO)
 	defer signal.Stop(leaseSignals)
@@ -174,10 +216,20 @@ func (s *server) run(ctx context.Context, socket net.Listener) error {
 	drain, cancelDrain := context.WithTimeout(context.Background(), drainOnStop)
 	defer cancelDrain()
 	err := s.control.Shutdown(drain)
-	select {
-	case <-watching:
+	ended, cancelEnded := context.WithTimeout(context.Background(), scanOnStop)
+	defer cancelEnded()
+	for _, part := range []chan struct{}{watching, updating} {
+		select {
+		case <-part:
+		case <-ended.Done():
+		}
+	}
+	if ended.Err() == nil {
+		if s.updates != nil {
+			s.updates.install.close()
+		}
 		s.deployer.close()
-	case <-time.After(scanOnStop):
+	} else {
 		// It uses what close would free; the end of the process frees both.
 		s.log.Error("the look at the drop directory does not end: stopping without it", "at", s.backend.pulse.doing())
 	}
@@ -197,29 +249,35 @@ func (s *server) wait(ctx context.Context) {
 			s.notify.reloading()
 			s.reload()
 			s.notify.ready()
+		case answer := <-s.reloads:
+			s.notify.reloading()
+			answer <- s.reload()
+			s.notify.ready()
 		}
 	}
 }
 
 // reload reads the configuration and the drop directory again. What a running
 // daemon takes over counts from the next look at that on; the rest is named.
-func (s *server) reload() {
+func (s *server) reload() reloaded {
 	cfg, err := s.opt.Load()
 	if err != nil {
 		s.log.Error("configuration not reloaded", "error", err)
-		return
+		return reloaded{err: err}
 	}
 	now := s.takeOver(cfg)
 	if len(now) > 0 {
 		s.log.Info("configuration read; these keys count from now on", "keys", now)
 	}
-	if changed := differences(s.live, cfg); len(changed) > 0 {
+	changed := differences(s.live, cfg)
+	if len(changed) > 0 {
 		s.log.Warn("configuration read; these sections need a restart", "sections", changed)
 	} else if len(now) == 0 {
 		s.log.Info("configuration read: nothing changed")
 	}
 	s.backend.wakeDrop()
 	s.event(control.Occurrence{Event: "config_reloaded"})
+	return reloaded{Applied: append([]string{}, now...), Restart: append([]string{}, changed...)}
 }
 
 // event tells of something that happened, over MQTT and on the page.
@@ -296,7 +354,7 @@ func (s *server) policy() control.Policy {
 	for _, r := range s.cfg.Policy {
 		p.Rules = append(p.Rules, control.Rule{Client: r.Client, Allow: r.Allow})
 	}
-	if s.cfg.MQTT.URL == "" && s.cfg.MQTT.Embedded.UsersFile == "" {
+	if s.cfg.MQTT.URL == "" && s.cfg.MQTT.Embedded.UsersFile == "" && s.cfg.MQTT.Embedded.LeafURL == "" {
 		// Loopback without users: whoever is on the machine may convert.
 		p.Anonymous = append(append([]string{}, p.Anonymous...), "convert", "verify", anonymousDrop)
 	}
@@ -309,13 +367,7 @@ func (s *server) connect(ctx context.Context) {
 	m := s.cfg.MQTT
 	if m.URL != "" {
 		s.setMQTT(m.URL)
-		ep := control.Endpoint{URL: m.URL, Username: m.Username, PasswordFile: m.PasswordFile, CAFile: m.CAFile,
-			CertFile: m.CertFile, KeyFile: m.KeyFile, AllowPlaintext: m.AllowPlaintext}
-		data := ep
-		if m.DataURL != "" {
-			data.URL = m.DataURL
-		}
-		s.link(ep, data)
+		s.link(m.endpoints())
 		return
 	}
 	house := newHouse(s.cfg, s.log)

@@ -42,6 +42,12 @@ func (d *deployer) settleNotes() {
 			d.book.Models[name] = in
 		}
 	}
+	for sum, in := range d.book.Updates {
+		if id, ok := stored[in.Key]; ok {
+			in.Stored = id
+			d.book.Updates[sum] = in
+		}
+	}
 	for _, name := range slices.Concat(lost, spoilt) {
 		delete(d.seen, name)
 	}

@@ -38,6 +38,7 @@ socket, or with --broker those of --client that the broker keeps.`,
 		},
 	}
 	broker.add(cmd)
+	cmd.AddCommand(newJobsCancel())
 	return cmd
 }
 
