@@ -53,7 +53,7 @@ func (s *Server) publishStatus(force bool) {
 	// Who has nothing in work is offline a moment after stopping, and a link that is
 	// slow would say the last alone.
 	keep := s.state == StateStopping
-	s.control.put(&message{topic: s.topics.Status(), payload: p, qos: 1, retain: true, key: true, keep: keep, acked: func() { s.said.Store(true) }})
+	s.control.put(&message{topic: s.topics.Status(), payload: p, qos: 1, retain: true, key: true, keep: keep})
 }
 
 // InfoChanged publishes the info document again.

@@ -15,8 +15,9 @@ import (
 // Two boxes with one device name, as copies of one SD card are, have one client id,
 // and a broker ends the older connection of an id when a new one comes: each would
 // throw the other out for ever. So every start has a name of its own that nobody can
-// copy, the boot in the status, and the device reads its own status topic. Once the
-// broker has had a status of this start, one of another can only be a rival's.
+// copy, the boot in the status, and the device reads its own status topic. Once it has
+// read a status of this start there, one of another can only be a rival's: both came
+// the same way, in order.
 //
 // Both boxes see both starts and judge alike: the one that started later steps aside.
 // It leaves, and only watches, under a client id of its own, until the other is gone
@@ -35,8 +36,17 @@ func newBoot() string { return strings.ToLower(rand.Text()[:10]) }
 // hearStatus takes a message on the device's own status topic.
 func (s *Server) hearStatus(payload []byte) {
 	var st Status
-	if !s.said.Load() || !decodeJSON(payload, &st) || st.Boot == "" || st.Boot == s.boot {
+	if !decodeJSON(payload, &st) || st.Boot == "" {
 		return
+	}
+	if st.Boot == s.boot {
+		if st.State != StateOffline {
+			s.said.Store(true)
+		}
+		return
+	}
+	if !s.said.Load() {
+		return // what an earlier start of this box has left there
 	}
 	text := fmt.Sprintf("another box calls itself %q too, started at %s: give one of them another name (device in config.toml)",
 		s.cfg.Device, st.Since.Format(time.RFC3339))

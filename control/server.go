@@ -100,7 +100,7 @@ type Server struct {
 	ignored  atomic.Uint64
 	beat     atomic.Pointer[time.Time] // of tick
 	handling sync.Map                  // dispatcher's channel -> since when it handles one message
-	said     atomic.Bool               // the broker has had a status of this start
+	said     atomic.Bool               // a status of this start was read on its topic
 	aside    atomic.Bool               // another box has the name
 
 	stop    context.CancelFunc // ends the goroutines that answer
