@@ -21,6 +21,8 @@ func TestManyReadersOverABrokerRestart(t *testing.T) {
 	eachBroker(t, func(t *testing.T, b testBroker) {
 		ep := quick(b.url())
 		var half, most sync.WaitGroup // of the streams have said a part, most of their text
+		var heard sync.WaitGroup // who has had no reply may be told that the device is offline
+		heard.Add(readers)
 		half.Add(readers)
 		most.Add(readers)
 		down, up := make(chan struct{}), make(chan struct{})
@@ -75,7 +77,9 @@ func TestManyReadersOverABrokerRestart(t *testing.T) {
 					if r.Seq != next {
 						return fmt.Errorf("seq %d, want %d", r.Seq, next)
 					}
-					next++
+					if next++; next == 1 {
+						heard.Done()
+					}
 					if r.Terminal() {
 						ends.Add(1)
 					}
@@ -91,6 +95,7 @@ func TestManyReadersOverABrokerRestart(t *testing.T) {
 			})
 		}
 		within(t, "64 streams", half.Wait)
+		within(t, "a reply to each", heard.Wait)
 		b.stop()
 		close(down)
 		within(t, "streams without a broker", most.Wait)
