@@ -251,9 +251,13 @@ func TestFollowUpComputesWhatIsNew(t *testing.T) {
 	c := noisy()
 	c.MaxSeq = 4096
 	path := testmodel.Write(t, c)
+	n := 2000
+	if testing.Short() { // minutes under emulation
+		n = 600
+	}
 	for _, kv := range []string{"f16", "int8"} {
 		m := load(t, path, Options{KV: kv, Chunk: 64})
-		talk := slices.Clone(noise(2000))
+		talk := slices.Clone(noise(n))
 		for turn := range 3 {
 			req := Request{Tokens: talk, MaxTokens: 20, IgnoreEOS: true, Raw: true, Sampling: Sampling{Temperature: 1, Seed: 3}}
 			rows := 0
