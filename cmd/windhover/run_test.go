@@ -63,7 +63,7 @@ func TestInterruptStopsTheAnswer(t *testing.T) {
 		if err := talk.answer(signals, "12"); !errors.Is(err, c.want) {
 			t.Errorf("%v: error %v, want %v", c.signal, err, c.want)
 		}
-		if !strings.HasPrefix(out.text.String(), "3") || !strings.HasSuffix(out.text.String(), "\n") || len(out.text.String()) > 150 {
+		if !strings.HasPrefix(out.text.String(), "3") || !strings.HasSuffix(out.text.String(), "\n") || len(out.text.String()) > 240 { // of 254; the model may be 32 tokens ahead of who reads
 			t.Errorf("%v: answer %q, want the beginning of a count and a line end", c.signal, out.text.String())
 		}
 		if !strings.Contains(stderr.String(), "; stopped") {
