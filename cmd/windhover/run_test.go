@@ -27,9 +27,10 @@ func (s *stopper) Write(p []byte) (int, error) {
 	if s.signals != nil {
 		s.signals <- s.signal // taken while the answer goes on
 		s.signals = nil
+		// The model waits for who is far behind. It would else be done before it
+		// hears, where that takes some time.
+		<-time.After(50 * time.Millisecond)
 	}
-	// Slower than the model, which would else be done before it hears.
-	<-time.After(time.Millisecond)
 	return s.text.Write(p)
 }
 
@@ -63,7 +64,7 @@ func TestInterruptStopsTheAnswer(t *testing.T) {
 		if err := talk.answer(signals, "12"); !errors.Is(err, c.want) {
 			t.Errorf("%v: error %v, want %v", c.signal, err, c.want)
 		}
-		if !strings.HasPrefix(out.text.String(), "3") || !strings.HasSuffix(out.text.String(), "\n") || len(out.text.String()) > 240 { // of 254; the model may be 32 tokens ahead of who reads
+		if !strings.HasPrefix(out.text.String(), "3") || !strings.HasSuffix(out.text.String(), "\n") || len(out.text.String()) > 150 {
 			t.Errorf("%v: answer %q, want the beginning of a count and a line end", c.signal, out.text.String())
 		}
 		if !strings.Contains(stderr.String(), "; stopped") {
