@@ -38,6 +38,7 @@ var allowed = map[string][]string{
 	"internal/testmodel": {"vqf", "kernels"},
 	"internal/testsm2":   {},
 	"scripts/plot-speed": {},
+	"scripts/seed-model": {"internal/testmodel", "kernels", "vqf"},
 }
 
 // TestImportDirection parses the module in this process on purpose: what a child
