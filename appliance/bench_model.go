@@ -95,11 +95,10 @@ func (b *bench) describe(path string) ([]BenchFamily, error) {
 func (b *bench) options(family string, threads, tokens int) engine.Options {
 	// A page for each request at once, beside the longest text.
 	cache := b.kvPerToken * int64(tokens+benchTokensMost+b.opt.Tokens+(engine.MaxSequences+1)*512)
-	opt := engine.Options{CacheBytes: cache, Threads: threads, Pin: true, Family: family, KV: b.opt.KV, NoTokenizer: true, Context: tokens + benchTokensMost + b.opt.Tokens + 1}
-	if b.opt.Model != "" { // of made-up weights, fits has seen to it
-		opt.MemoryLimit = readMemory(os.DirFS("/")).budget()
+	return engine.Options{
+		CacheBytes: cache, Threads: threads, Pin: true, Family: family, KV: b.opt.KV, NoTokenizer: true,
+		Context: tokens + benchTokensMost + b.opt.Tokens + 1, MemoryLimit: readMemory(os.DirFS("/")).budget(),
 	}
-	return opt
 }
 
 // benchLongest bounds each number of tokens, as the engine bounds what they sum up to.
@@ -149,7 +148,7 @@ func (b *bench) load(path, family string, n int) (*engine.Model, error) {
 // fits refuses made-up weights that would not stay in memory as a whole.
 func (b *bench) fits(path string) error {
 	opt := b.options("", b.opt.Threads[0], b.longest())
-	opt.Residency, opt.MemoryLimit = engine.ResidencyFull, readMemory(os.DirFS("/")).budget()
+	opt.Residency = engine.ResidencyFull
 	_, err := engine.Estimate(path, opt)
 	var short *engine.MemoryError
 	if errors.As(err, &short) {

@@ -266,6 +266,7 @@ func TestBenchRefuses(t *testing.T) {
 func TestBenchRefusesAModel(t *testing.T) {
 	mixture := vqf.Spec{Mode: vqf.ModeQ8, Arch: experts(vqf.Arch{Dim: 64, NLayers: 2, NHeads: 2, NKVHeads: 1, HeadDim: 32, FFNDim: 128, VocabSize: 512,
 		MaxSeqLen: 64, RopeTheta: 10000, NormEps: 1e-5, BosID: vqf.NoToken, EosID: vqf.NoToken}, 4, 2)}
+	mixture.Arch.SharedExperts = 1
 	plan, err := vqf.NewPlan(mixture)
 	if err != nil {
 		t.Fatal(err)
@@ -287,7 +288,7 @@ func TestBenchRefusesAModel(t *testing.T) {
 		kind error
 		want string
 	}{
-		{"unsupported", BenchOptions{Model: f.Name()}, engine.ErrUnsupported, "mixture of experts (4 experts)"},
+		{"unsupported", BenchOptions{Model: f.Name()}, engine.ErrUnsupported, "1 experts that all tokens share"},
 		{"context", BenchOptions{Model: tiny, Context: []int{1 << 20}}, engine.ErrRequest, "the most is 1048576"},
 		{"prompt", BenchOptions{Model: tiny, Prompt: []int{1 << 62, 512}}, nil, "a prompt of 4611686018427387904 tokens: give 1 to 1048576"},
 		{"context and tokens", BenchOptions{Model: tiny, Context: []int{1 << 19}, Tokens: 1 << 19}, engine.ErrRequest, "the most is 1048576"},

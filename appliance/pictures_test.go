@@ -187,8 +187,9 @@ func (b *box) models(t *testing.T) []control.Model {
 	return doc.Models
 }
 
-// A conversation that is too long loses its oldest messages with their pictures.
-func TestTruncateDropsPictures(t *testing.T) {
+// serveSeeing is a model with a tower that serves until the test ends.
+func serveSeeing(t *testing.T) *serving {
+	t.Helper()
 	r := newRig(t, t.TempDir())
 	r.put(t, "vl.vqf", seeingModel(t))
 	r.scan(context.Background())
@@ -196,7 +197,13 @@ func TestTruncateDropsPictures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer release()
+	t.Cleanup(release)
+	return s
+}
+
+// A conversation that is too long loses its oldest messages with their pictures.
+func TestTruncateDropsPictures(t *testing.T) {
+	s := serveSeeing(t)
 	req := asking(inline(picture(t, 64, 64)))
 	one := req.Messages[0]
 	for range 5 {
@@ -219,14 +226,7 @@ func TestTruncateDropsPictures(t *testing.T) {
 
 // Pictures of a request that nobody waits for are not read.
 func TestPicturesOfCancelledRequest(t *testing.T) {
-	r := newRig(t, t.TempDir())
-	r.put(t, "vl.vqf", seeingModel(t))
-	r.scan(context.Background())
-	s, release, err := r.reg.acquire(context.Background(), "vl")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer release()
+	s := serveSeeing(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if _, _, err := promptTokens(ctx, s, asking(inline(picture(t, 64, 64))), ""); !errors.Is(err, control.Canceled) {

@@ -71,14 +71,11 @@ type expertSlot struct {
 
 // expertJob is experts of a layer that are being read.
 type expertJob struct {
-	layer  int
-	ids    []int32 // ascending
-	into   []int32 // slots
-	stop   *atomic.Bool
-	pieces int // 0: no job
-	taken  int
-	done   int
-	err    error
+	layer   int
+	ids     []int32 // ascending
+	into    []int32 // slots
+	stop    *atomic.Bool
+	reading pieces // all is 0 when there is no job
 }
 
 // scoreDecay is what uses lose in weight with each pass over the layers: half of it
@@ -99,7 +96,7 @@ func (x *expertSlots) take(l int, ids []int32, stop *atomic.Bool) ([]expertWeigh
 	x.hold(l, ids[:n])
 	if x.start(l, ids[:n], true) > 0 {
 		x.wait()
-		if err := x.job.err; err != nil {
+		if err := x.job.reading.err; err != nil {
 			return nil, err
 		}
 		x.hold(l, ids[:n])
@@ -213,7 +210,7 @@ func (x *expertSlots) tighten(i int32) {
 // read ahead leaves alone what will be asked for. mu is held.
 func (x *expertSlots) start(l int, ids []int32, must bool) int {
 	j := &x.job
-	if j.pieces > 0 || x.closing {
+	if j.reading.all > 0 || x.closing {
 		return 0
 	}
 	j.ids, j.into = j.ids[:0], j.into[:0]
@@ -241,8 +238,7 @@ func (x *expertSlots) start(l int, ids []int32, must bool) int {
 	if must {
 		x.misses += int64(len(j.ids))
 	}
-	j.layer, j.stop, j.err = l, x.stop, nil
-	j.taken, j.done, j.pieces = 0, 0, x.piecesOf(len(j.ids))
+	j.layer, j.stop, j.reading = l, x.stop, pieces{all: x.piecesOf(len(j.ids))}
 	x.posted.Broadcast()
 	return len(j.ids)
 }
@@ -273,7 +269,7 @@ func (x *expertSlots) spare(l int, must bool) int32 {
 
 // wait waits until nothing is being read. mu is held.
 func (x *expertSlots) wait() {
-	for x.job.pieces > 0 {
+	for x.job.reading.all > 0 {
 		x.arrived.Wait()
 	}
 }
@@ -286,14 +282,13 @@ func (x *expertSlots) work(r *expertReader) {
 	defer x.mu.Unlock()
 	j := &x.job
 	for {
-		for !x.closing && j.taken == j.pieces {
+		for !x.closing && !j.reading.left() {
 			x.posted.Wait()
 		}
 		if x.closing {
 			return
 		}
-		k := j.taken
-		j.taken++
+		k := j.reading.take()
 		var n int64
 		var err error
 		if j.stop != nil && j.stop.Load() {
@@ -308,31 +303,24 @@ func (x *expertSlots) work(r *expertReader) {
 	}
 }
 
-// finish counts a piece; after an error the rest of the job is left out. mu is held.
+// finish counts a piece; the last one ends the job. mu is held.
 func (x *expertSlots) finish(err error) {
 	j := &x.job
-	j.done++
-	if err != nil && j.err == nil {
-		j.err = err
-	}
-	if j.err != nil {
-		j.pieces = j.taken
-	}
-	if j.done < j.pieces {
+	if !j.reading.ended(err) {
 		return
 	}
-	if j.err == nil {
-		j.err = x.stamps()
+	if err = j.reading.err; err == nil {
+		err = x.stamps()
 	}
 	for k, i := range j.into {
 		sl := &x.slots[i]
 		sl.busy = false
-		if j.err == nil {
+		if err == nil {
 			sl.unit = j.layer*x.perLayer + int(j.ids[k])
 			x.at[sl.unit] = i
 		}
 	}
-	j.pieces, j.taken, j.done = 0, 0, 0
+	j.reading = pieces{err: err}
 	x.arrived.Broadcast()
 }
 

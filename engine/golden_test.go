@@ -330,12 +330,7 @@ func TestHiddenStatesMatchGolden(t *testing.T) {
 				seen := 0
 				m.st.trace = func(layer int, x []float32) {
 					w := want[layer*len(ids)*m.cfg.Dim:][:len(x)]
-					var err2, want2 float64
-					for i := range w {
-						err2 += sqr(float64(x[i]) - float64(w[i]))
-						want2 += sqr(float64(w[i]))
-					}
-					if rms := math.Sqrt(err2 / want2); !(rms <= limit) {
+					if rms := relativeRMS(x, w); !(rms <= limit) {
 						t.Errorf("entry %d: relative RMS %.4f, want at most %v", layer, rms, limit)
 					}
 					seen++
@@ -347,4 +342,14 @@ func TestHiddenStatesMatchGolden(t *testing.T) {
 			})
 		}
 	}
+}
+
+// relativeRMS is how far got is from want, as a part of want.
+func relativeRMS(got, want []float32) float64 {
+	var err2, want2 float64
+	for i := range want {
+		err2 += sqr(float64(got[i]) - float64(want[i]))
+		want2 += sqr(float64(want[i]))
+	}
+	return math.Sqrt(err2 / want2)
 }

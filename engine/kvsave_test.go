@@ -199,9 +199,7 @@ func TestSavedIsBounded(t *testing.T) {
 func TestSavedIntoLess(t *testing.T) {
 	f := newFakePages(t, 16)
 	for i := range 4 {
-		q := f.begin(labelsOf(i, 512))
-		f.compute(q, labelsOf(i, 512))
-		f.tree.end(q)
+		f.know(labelsOf(i, 512))
 	}
 	f.tree.end(f.begin(labelsOf(1, 512)))
 	var file bytes.Buffer

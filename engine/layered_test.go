@@ -102,21 +102,7 @@ func TestLayeredRebase(t *testing.T) {
 		opt.MemoryLimit = least(t, path, opt)
 		m := load(t, path, opt)
 		want := tokensOf(t, m, short)
-		copied := filepath.Join(t.TempDir(), "copy.vqf")
-		if err := os.WriteFile(copied, readFile(t, path), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		to, err := os.Open(copied)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer to.Close()
-		if err := m.Rebase(to); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Truncate(path, 4096); err != nil {
-			t.Fatal(err)
-		}
+		copied := moveOff(t, m, path)
 		req := short
 		req.Tokens = slices.Concat([]int32{9}, short.Tokens) // nothing of it is cached
 		tokensOf(t, m, req)
@@ -126,7 +112,7 @@ func TestLayeredRebase(t *testing.T) {
 		if err := os.Truncate(copied, 4096); err != nil {
 			t.Fatal(err)
 		}
-		_, err = m.Generate(context.Background(), Request{Tokens: noise(3)}, nil)
+		_, err := m.Generate(context.Background(), Request{Tokens: noise(3)}, nil)
 		if !errors.Is(err, ErrChanged) && (!errors.Is(err, vqf.ErrFormat) || !strings.Contains(err.Error(), "cut short")) {
 			t.Errorf("%s: with the file cut short: %v", name, err)
 		}

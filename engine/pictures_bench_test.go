@@ -15,7 +15,7 @@ import (
 // turn, with the model that WINDHOVER_SEEING names, and reports what the first takes
 // of the time of the second:
 //
-//	go run scripts/seed-model.go -vqf q8 -shape qwen3-vl-2b -o 2b.vqf
+//	go run ./scripts/seed-model -vqf q8 -shape qwen3-vl-2b -o 2b.vqf
 //	WINDHOVER_SEEING=2b.vqf go test -run - -bench Picture ./engine
 func BenchmarkPicture(b *testing.B) {
 	path := os.Getenv("WINDHOVER_SEEING")

@@ -193,12 +193,7 @@ func TestPictureHiddenStatesMatchGolden(t *testing.T) {
 			seen := 0 // values
 			m.st.trace = func(layer int, x []float32) {
 				w := want[seen:][:len(x)] // layer by layer; behind the final norm in pieces
-				var err2, want2 float64
-				for i := range w {
-					err2 += sqr(float64(x[i]) - float64(w[i]))
-					want2 += sqr(float64(w[i]))
-				}
-				if rms := math.Sqrt(err2 / want2); !(rms <= limit) {
+				if rms := relativeRMS(x, w); !(rms <= limit) {
 					t.Errorf("entry %d: relative RMS %.4f, want at most %v", layer, rms, limit)
 				}
 				seen += len(x)

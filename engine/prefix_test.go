@@ -33,6 +33,13 @@ func newFakePages(t *testing.T, pages int) *fakePages {
 	return &fakePages{t, pool, newPrefixTree(pool)}
 }
 
+// know computes a sequence and ends it.
+func (f *fakePages) know(labels []int32) {
+	q := f.begin(labels)
+	f.compute(q, labels)
+	f.tree.end(q)
+}
+
 // begin is a new sequence of labels, as much of it as is kept.
 func (f *fakePages) begin(labels []int32) *sequence {
 	q := newSequence(f.pool, 4096)
@@ -172,9 +179,7 @@ func TestPrefixIsShared(t *testing.T) {
 func TestPrefixEviction(t *testing.T) {
 	f := newFakePages(t, 6)
 	for i := range 3 {
-		q := f.begin(labelsOf(i, 500))
-		f.compute(q, labelsOf(i, 500))
-		f.tree.end(q)
+		f.know(labelsOf(i, 500))
 	}
 	f.tree.end(f.begin(labelsOf(0, 500))) // used again
 	q := f.begin(labelsOf(9, 200))
@@ -251,9 +256,13 @@ func TestFollowUpComputesWhatIsNew(t *testing.T) {
 	c := noisy()
 	c.MaxSeq = 4096
 	path := testmodel.Write(t, c)
+	n := 2000
+	if testing.Short() { // minutes under emulation
+		n = 600
+	}
 	for _, kv := range []string{"f16", "int8"} {
 		m := load(t, path, Options{KV: kv, Chunk: 64})
-		talk := slices.Clone(noise(2000))
+		talk := slices.Clone(noise(n))
 		for turn := range 3 {
 			req := Request{Tokens: talk, MaxTokens: 20, IgnoreEOS: true, Raw: true, Sampling: Sampling{Temperature: 1, Seed: 3}}
 			rows := 0

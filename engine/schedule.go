@@ -153,6 +153,7 @@ func (s *scheduler) refuseAll(err error) {
 	defer s.mu.Unlock()
 	for _, g := range slices.Concat(s.waiting, s.active) {
 		s.finish(g, "", err)
+		g.tell()
 	}
 	s.reap()
 	for _, l := range s.loans {

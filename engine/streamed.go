@@ -78,12 +78,9 @@ type streamed struct {
 	closing bool
 	stamp   vqf.Stamp // of the file that was verified
 
-	job    *slot // being filled; nil when the workers have nothing to do
-	unit   int   // with what
-	pieces int   // of it
-	taken  int
-	done   int
-	jobErr error // first of the job
+	job     *slot // being filled; nil when the workers have nothing to do
+	unit    int   // with what
+	reading pieces
 
 	failed     error // of failedUnit; nothing is begun until it was asked for again
 	failedUnit int
@@ -163,9 +160,9 @@ func (s *streamed) fill(sl *slot, u int) {
 		s.at[sl.unit] = nil
 	}
 	sl.unit = -1
-	s.job, s.unit, s.taken, s.done, s.jobErr = sl, u, 0, 0, nil
+	s.job, s.unit, s.reading = sl, u, pieces{}
 	if u < len(s.layers) {
-		s.pieces = len(s.shape.pieces)
+		s.reading.all = len(s.shape.pieces)
 		sl.w.setVectors(&s.layers[u])
 		mats := sl.w.all()
 		for i := range s.shape.mats {
@@ -176,7 +173,7 @@ func (s *streamed) fill(sl *slot, u int) {
 	} else {
 		r := s.part(u)
 		sl.lm.Data, sl.lm.Rows = sl.mem[r.shift(s.shape.page):][:r.n:r.n], s.cuts[u-len(s.layers)].rows
-		s.pieces = int((slotRoom(r.n, s.shape.page) + s.shape.piece - 1) / s.shape.piece)
+		s.reading.all = int((slotRoom(r.n, s.shape.page) + s.shape.piece - 1) / s.shape.piece)
 	}
 	s.posted.Broadcast()
 }
@@ -187,14 +184,13 @@ func (s *streamed) work() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for {
-		for !s.closing && s.taken == s.pieces {
+		for !s.closing && !s.reading.left() {
 			s.posted.Wait()
 		}
 		if s.closing {
 			return
 		}
-		sl, u, k := s.job, s.unit, s.taken
-		s.taken++
+		sl, u, k := s.job, s.unit, s.reading.take()
 		var err error
 		if s.stop != nil && s.stop.Load() {
 			err = errStopped
@@ -207,26 +203,18 @@ func (s *streamed) work() {
 	}
 }
 
-// finish counts a piece; after an error the rest of the unit is left out. mu is
-// held.
+// finish counts a piece; the last one settles what becomes of the unit. mu is held.
 func (s *streamed) finish(err error) {
-	s.done++
-	if err != nil && s.jobErr == nil {
-		s.jobErr = err
-	}
-	if s.jobErr != nil {
-		s.pieces = s.taken
-	}
-	if s.done < s.pieces {
+	if !s.reading.ended(err) {
 		return
 	}
 	sl, u := s.job, s.unit
 	s.job = nil
-	if s.jobErr == nil {
-		s.jobErr = s.unchanged()
+	if err = s.reading.err; err == nil {
+		err = s.unchanged()
 	}
-	if s.jobErr != nil {
-		s.failed, s.failedUnit = s.jobErr, u
+	if err != nil {
+		s.failed, s.failedUnit = err, u
 	} else {
 		sl.unit, s.at[u] = u, sl
 		s.begin()

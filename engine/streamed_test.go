@@ -319,14 +319,10 @@ func (f *wideModel) allocates(t *testing.T) {
 	}
 }
 
-// A serving model moves onto a copy of its file, as it must when somebody is about
-// to write to the first one.
-func (f *wideModel) rebase(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "first.vqf")
-	if err := os.WriteFile(path, readFile(t, f.closed), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	m, _ := f.open(t, path, 1)
+// moveOff moves a model onto a copy of its file, whose path it returns, and cuts
+// the file short.
+func moveOff(t *testing.T, m *Model, path string) string {
+	t.Helper()
 	copied := filepath.Join(t.TempDir(), "copy.vqf")
 	if err := os.WriteFile(copied, readFile(t, path), 0o600); err != nil {
 		t.Fatal(err)
@@ -335,13 +331,25 @@ func (f *wideModel) rebase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer to.Close()
+	t.Cleanup(func() { to.Close() })
 	if err := m.Rebase(to); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Truncate(path, 4096); err != nil {
 		t.Fatal(err)
 	}
+	return copied
+}
+
+// A serving model moves onto a copy of its file, as it must when somebody is about
+// to write to the first one.
+func (f *wideModel) rebase(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "first.vqf")
+	if err := os.WriteFile(path, readFile(t, f.closed), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m, _ := f.open(t, path, 1)
+	copied := moveOff(t, m, path)
 	f.same(t, m)
 	// The copy cut short as well: an error, not noise and no fault.
 	if err := os.Truncate(copied, 4096); err != nil {

@@ -50,6 +50,7 @@ var allowed = map[string][]string{
 	"internal/testsm2":   {},
 	"internal/testdisk":  {"appliance/disk"},
 	"scripts/plot-speed": {},
+	"scripts/seed-model": {"internal/testmodel", "kernels", "vqf"},
 }
 
 // TestImportDirection parses the module in this process on purpose: what a child

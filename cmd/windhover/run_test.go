@@ -27,9 +27,10 @@ func (s *stopper) Write(p []byte) (int, error) {
 	if s.signals != nil {
 		s.signals <- s.signal // taken while the answer goes on
 		s.signals = nil
+		// The model waits for who is far behind. It would else be done before it
+		// hears, where that takes some time.
+		<-time.After(50 * time.Millisecond)
 	}
-	// Slower than the model, which would else be done before it hears.
-	<-time.After(time.Millisecond)
 	return s.text.Write(p)
 }
 
