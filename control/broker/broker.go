@@ -27,6 +27,10 @@ const (
 	maxMemoryBytes = 32 << 20
 	startTimeout   = 10 * time.Second
 
+	// maxSubscriptions bounds those of QoS 1, all clients together; each costs memory and
+	// some files. The server's own 1,000 are few for a hundred devices with sessions.
+	maxSubscriptions = 4096
+
 	// ackWait is after how long an unacknowledged QoS 1 message goes out again. The
 	// server does not resend when a session comes back: what it wrote into a connection
 	// that was dead already, it knows only by this. Its own 30 s are long for a prompt
@@ -117,7 +121,8 @@ func (b *Broker) start(opt Options, host string, port int, users []*server.User)
 		ServerName: "windhover", DontListen: true, NoSigs: true, NoLog: false,
 		JetStream: true, StoreDir: opt.Dir,
 		JetStreamMaxMemory: maxMemoryBytes, JetStreamMaxStore: cmp.Or(opt.MaxStore, maxStoreBytes),
-		MaxPayload: maxPayload, Users: users,
+		JetStreamLimits: server.JSLimitOpts{DefaultMaxConsumers: maxSubscriptions},
+		MaxPayload:      maxPayload, Users: users,
 		MQTT: server.MQTTOpts{Host: host, Port: addr.Port, AckWait: ackWait},
 	}
 	if err := opt.Leaf.join(conf, opt.Device); err != nil {

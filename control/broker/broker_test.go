@@ -483,3 +483,28 @@ func TestLogger(t *testing.T) {
 		t.Errorf("told %q, fatal %q", got, l.fatal())
 	}
 }
+
+// TestManySubscriptions_P190 makes more of QoS 1 than the server would grant by itself.
+func TestManySubscriptions_P190(t *testing.T) {
+	b := start(t, Options{})
+	const clients, each = 26, 40
+	for i := range clients {
+		c, _, err := dial(t, b, fmt.Sprint("c", i), "", "", true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		filters := map[string]byte{}
+		for j := range each {
+			filters[fmt.Sprintf("t/%d/%d", i, j)] = 1
+		}
+		tok := c.SubscribeMultiple(filters, nil)
+		if !tok.WaitTimeout(30*time.Second) || tok.Error() != nil {
+			t.Fatalf("client %d: %v", i, tok.Error())
+		}
+		for f, granted := range tok.(*mqtt.SubscribeToken).Result() {
+			if granted != 1 {
+				t.Fatalf("%d subscriptions are there, and %s is answered %#x", i*each, f, granted)
+			}
+		}
+	}
+}
