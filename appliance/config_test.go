@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -57,6 +60,107 @@ func TestConfigLayers(t *testing.T) {
 	if back.Engine != cfg.Engine || fmt.Sprint(back.MQTT) != fmt.Sprint(cfg.MQTT) || back.Paths != cfg.Paths {
 		t.Errorf("config check prints another configuration:\n%s", text)
 	}
+}
+
+// TestLaterFilesReplaceLists_P109 says each key that holds a list in two files and in the
+// environment: the last one counts, whole, an empty one too, and a file that does not
+// name the key changes nothing.
+func TestLaterFilesReplaceLists_P109(t *testing.T) {
+	keys := listKeys(reflect.TypeFor[Config](), nil)
+	if len(keys) < 5 || !slices.ContainsFunc(keys, func(k listKey) bool { return k.name() == "mqtt.groups" }) {
+		t.Fatalf("list keys: %v", keys)
+	}
+	for _, k := range keys {
+		t.Run(k.name(), func(t *testing.T) {
+			dir := t.TempDir()
+			file := filepath.Join(dir, "config.toml")
+			write(t, file, k.toml("aa", "bb"))
+			later := filepath.Join(dir, "conf.d", "20.toml")
+			for _, c := range []struct {
+				later string
+				want  []string
+			}{
+				{"", []string{"aa", "bb"}},
+				{k.toml("cc"), []string{"cc"}},
+				{k.toml(), nil},
+			} {
+				write(t, later, c.later)
+				cfg := DefaultConfig()
+				for _, f := range []string{file, later} {
+					if err := mergeFile(&cfg, f); err != nil {
+						t.Fatalf("%v in\n%s", err, c.later)
+					}
+				}
+				if got := k.values(reflect.ValueOf(cfg)); !slices.Equal(got, c.want) {
+					t.Errorf("got %v, want %v, after\n%s", got, c.want, c.later)
+				}
+				if k.tables {
+					continue
+				}
+				if err := mergeEnv(&cfg, []string{EnvPrefix + strings.ToUpper(strings.Join(k.path, "_")) + "=dd"}); err != nil {
+					t.Fatal(err)
+				}
+				if got := k.values(reflect.ValueOf(cfg)); !slices.Equal(got, []string{"dd"}) {
+					t.Errorf("the environment makes it %v", got)
+				}
+			}
+		})
+	}
+}
+
+// listKey is a key that holds a list: of strings, or of tables.
+type listKey struct {
+	path   []string
+	index  []int
+	tables bool
+}
+
+func listKeys(typ reflect.Type, at []int) []listKey {
+	var out []listKey
+	for i := range typ.NumField() {
+		f := typ.Field(i)
+		index, name := append(slices.Clone(at), i), f.Tag.Get("toml")
+		switch f.Type.Kind() {
+		case reflect.Struct:
+			for _, k := range listKeys(f.Type, index) {
+				k.path = append([]string{name}, k.path...)
+				out = append(out, k)
+			}
+		case reflect.Slice:
+			out = append(out, listKey{[]string{name}, index, f.Type.Elem().Kind() == reflect.Struct})
+		}
+	}
+	return out
+}
+
+func (k listKey) name() string { return strings.Join(k.path, ".") }
+
+// toml writes the key with these values; of a table it is the first key that says who.
+func (k listKey) toml(values ...string) string {
+	if k.tables && len(values) > 0 {
+		text := ""
+		for _, v := range values {
+			text += fmt.Sprintf("[[%s]]\nclient = %q\n", k.name(), v)
+		}
+		return text
+	}
+	quoted := make([]string, len(values))
+	for i, v := range values {
+		quoted[i] = strconv.Quote(v)
+	}
+	return k.name() + " = [" + strings.Join(quoted, ", ") + "]\n"
+}
+
+func (k listKey) values(cfg reflect.Value) []string {
+	var out []string
+	for list, i := cfg.FieldByIndex(k.index), 0; i < list.Len(); i++ {
+		if v := list.Index(i); k.tables {
+			out = append(out, v.Field(0).String())
+		} else {
+			out = append(out, v.String())
+		}
+	}
+	return out
 }
 
 func TestConfigRefusals(t *testing.T) {
