@@ -53,6 +53,9 @@ func TestPromptAndMissingID_P3(t *testing.T) {
 				}
 				if r.Terminal() {
 					n++
+					if r.Done == nil || r.Done.Text == nil || *r.Done.Text != "hello {there" && *r.Done.Text != "hi" {
+						t.Errorf("the echo is %s", m.payload)
+					}
 				}
 			}
 		}

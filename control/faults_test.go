@@ -21,7 +21,7 @@ func TestManyReadersOverABrokerRestart(t *testing.T) {
 	eachBroker(t, func(t *testing.T, b testBroker) {
 		ep := quick(b.url())
 		var half, most sync.WaitGroup // of the streams have said a part, most of their text
-		var heard sync.WaitGroup // who has had no reply may be told that the device is offline
+		var heard sync.WaitGroup      // who has had no reply may be told that the device is offline
 		heard.Add(readers)
 		half.Add(readers)
 		most.Add(readers)

@@ -367,14 +367,18 @@ func TestManyReaders_P15(t *testing.T) {
 				r := NewRequest(OpGenerate)
 				r.Prompt = words
 				terminals := 0
+				var deltas strings.Builder
 				a, err := c.Send(t.Context(), r, func(r *Reply) error {
 					if r.Terminal() {
 						terminals++
 					}
+					if r.Delta != nil {
+						deltas.WriteString(r.Delta.Text)
+					}
 					return nil
 				})
-				if err != nil || a.Text != words || terminals != 1 {
-					t.Errorf("caller %d: %v, %d terminals", i, err, terminals)
+				if err != nil || a.Text != words || terminals != 1 || deltas.String() != words {
+					t.Errorf("caller %d: %v, %d terminals, %d of %d bytes in deltas", i, err, terminals, deltas.Len(), len(words))
 				}
 			})
 		}

@@ -312,7 +312,7 @@ func TestSession_P21(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		got, err := nextSession(dir, now)
+		got, _, err := nextSession(dir, now, "b")
 		if err != nil || got != c.want {
 			t.Errorf("after %q: %d (%v), want %d", c.file, got, err, c.want)
 		}

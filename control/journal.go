@@ -56,16 +56,20 @@ func syncDir(dir string) error {
 	return nil
 }
 
-// nextSession reads the session number of the start before, adds one and stores it. A
-// file that cannot be understood counts as lost: the time in seconds is above any
+// bootsKept is how many starts a device remembers: a daemon that ends again and again
+// before it has a connection must still know the one whose will comes late.
+const bootsKept = 8
+
+// nextSession reads the session number of the start before, adds one and stores it with
+// the name of this start. It also returns the names of the last starts before. A file that cannot be understood counts as lost: the time in seconds is above any
 // number that was counted. With an error the number is good as well, but the next
 // start will not know of it: a full disk keeps no device from starting.
-func nextSession(dir string, now time.Time) (uint64, error) {
-	var last uint64
+func nextSession(dir string, now time.Time, boot string) (last uint64, before []string, err error) {
 	b, err := os.ReadFile(filepath.Join(dir, "session"))
 	if !errors.Is(err, fs.ErrNotExist) {
 		var f sessionFile
 		perr := json.Unmarshal(b, &f)
+		before = f.Boots
 		if last = f.Session; perr != nil { // before versions it was the number alone
 			last, perr = strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64)
 		}
@@ -74,11 +78,12 @@ func nextSession(dir string, now time.Time) (uint64, error) {
 		}
 	}
 	last++
-	b, err = encode(sessionFile{schemaVersion, last})
+	boots := append(slices.Clone(before), boot)
+	b, err = encode(sessionFile{schemaVersion, last, boots[max(0, len(boots)-bootsKept):]})
 	if err != nil {
-		return last, fmt.Errorf("control: session: %w", err)
+		return last, before, fmt.Errorf("control: session: %w", err)
 	}
-	return last, writeFile(dir, "session", append(b, '\n'))
+	return last, before, writeFile(dir, "session", append(b, '\n'))
 }
 
 // jobFile is a job on disk: what was asked, and the record as last published.

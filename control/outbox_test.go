@@ -217,9 +217,9 @@ func TestDeltaSize_P26(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				limit := maxDoneBytes
+				limit := 64 << 10
 				if r.Delta != nil {
-					limit = maxDeltaBytes
+					limit = 4 << 10
 					all.WriteString(r.Delta.Text)
 					n += r.Delta.N
 				}
@@ -279,6 +279,17 @@ func TestProgress_P10(t *testing.T) {
 	h.want(got, "a1:progress") // of the rest the last alone
 	if !strings.Contains(got[0], `"done":100`) {
 		t.Errorf("got %s", got[0])
+	}
+	// A reader that keeps up gets four a second.
+	s = h.stream("b", nil)
+	n := 0
+	for i := range 200 { // 20 ms each
+		_ = s.push(Event{Phase: "prefill", Done: i + 1, Total: 1000})
+		n += len(h.drain(true))
+		h.clock.advance(20 * time.Millisecond)
+	}
+	if n < 14 || n > 17 {
+		t.Errorf("%d progress messages in 4 s", n)
 	}
 }
 

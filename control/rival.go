@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,6 +19,11 @@ import (
 // copy, the boot in the status, and the device reads its own status topic. Once it has
 // read a status of this start there, one of another can only be a rival's: both came
 // the same way, in order.
+//
+// The broker may publish the will of this box's own start before, which had no time for
+// a goodbye, after the new one has spoken: the names of the last starts are in the state
+// directory, and what they left is overwritten. The broker does that once. An earlier
+// start that is heard on a third connection lives, in a box with a copy of the state.
 //
 // Both boxes see both starts and judge alike: the one that started later steps aside.
 // It leaves, and only watches, under a client id of its own, until the other is gone
@@ -48,6 +54,10 @@ func (s *Server) hearStatus(payload []byte) {
 	if !s.said.Load() {
 		return // what an earlier start of this box has left there
 	}
+	if st.State == StateOffline && s.ghost(st.Boot) {
+		s.publishStatus(true) // nobody shall read of the end of a start that is over
+		return
+	}
 	text := fmt.Sprintf("another box calls itself %q too, started at %s: give one of them another name (device in config.toml)",
 		s.cfg.Device, st.Since.Format(time.RFC3339))
 	if !s.before(st) {
@@ -66,6 +76,35 @@ func (s *Server) hearStatus(payload []byte) {
 		s.Event(Occurrence{Event: eventNameTaken, Message: text + "; the other one steps aside"})
 	}
 	s.publishStatus(true) // in place of what the other one, or its will, has left there
+}
+
+// ghostsAllowed is on how many connections a word of an earlier start is believed to be
+// left over.
+const ghostsAllowed = 2
+
+// ghost says whether what this boot left is left over from an earlier start of this box.
+func (s *Server) ghost(boot string) bool {
+	if !slices.Contains(s.earlier, boot) {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ghosts == nil {
+		s.ghosts = map[string]map[uint64]bool{}
+	}
+	on := s.ghosts[boot]
+	if on == nil {
+		on = map[uint64]bool{}
+		s.ghosts[boot] = on
+	}
+	var connection uint64
+	if s.ctl != nil {
+		connection = s.ctl.ups.Load()
+	}
+	if len(on) <= ghostsAllowed {
+		on[connection] = true
+	}
+	return len(on) <= ghostsAllowed
 }
 
 // before says whether this start was before that of another box. Where both say the

@@ -141,6 +141,74 @@ func TestOwnStatusIsNoRival(t *testing.T) {
 	}
 }
 
+// TestLateWill_P110 has the will of the start before published when this one has spoken
+// already: it is overwritten and no rival. Only an earlier start that lives is one.
+func TestLateWill_P110(t *testing.T) {
+	old := Status{V: 1, State: StateOffline, Session: 41, Boot: "old", Since: time.Now().Add(-time.Hour), Reason: "lost"}
+	will, err := json.Marshal(old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := func(t *testing.T) string {
+		return layState(t, map[string]string{"session": `{"v":1,"session":41,"boots":["older","old"]}`})
+	}
+	eachBroker(t, func(t *testing.T, b testBroker) {
+		ep, at := quick(b.url()), dir(t)
+		l := listen(t, ep)
+		s := newDevice(t, &fake{}, ep, func(c *Config) { c.StateDir = at })
+		eventually(t, "the device to hear itself", s.said.Load)
+		// More often than one connection can hear of it.
+		for i := range 5 {
+			l.publish("windhover/v1/edge1/status", true, string(will))
+			late := listen(t, ep, "windhover/v1/edge1/status")
+			eventually(t, "the status to be put right", func() bool {
+				ms := late.on("windhover/v1/edge1/status")
+				var st Status
+				return len(ms) > 0 && json.Unmarshal(ms[len(ms)-1].Payload(), &st) == nil && st.State == StateOnline && st.Boot == s.boot
+			})
+			if s.Counters().NameTaken {
+				t.Fatalf("after %d wills the device takes its own end for a rival", i+1)
+			}
+		}
+	})
+	heard := func(t *testing.T, st Status, connections uint64) *rig {
+		g := newRig(t, &fake{}, func(c *Config) { c.StateDir = dir(t) })
+		g.ctl, g.dat = &link{}, &link{}
+		g.said.Store(true)
+		st.Since = g.since.Add(-time.Hour)
+		p, err := json.Marshal(st)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range connections {
+			g.ctl.ups.Add(1)
+			g.hearStatus(p)
+			g.hearStatus(p) // as it comes, and as it is retained
+		}
+		return g
+	}
+	online := old
+	online.State = StateOnline
+	unknown := old
+	unknown.Boot = "unknown"
+	for name, c := range map[string]struct {
+		st          Status
+		connections uint64
+		aside       bool
+	}{
+		"its end, on two connections":   {old, 2, false},
+		"its end, on three connections": {old, 3, true},
+		"it lives":                      {online, 1, true},
+		"the end of another box":        {unknown, 1, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if g := heard(t, c.st, c.connections); g.aside.Load() != c.aside {
+				t.Errorf("stands aside: %v, want %v", !c.aside, c.aside)
+			}
+		})
+	}
+}
+
 // counted is echo, counted.
 func counted(runs *atomic.Int32) func(context.Context, *Request, func(Event) error) (*Result, error) {
 	return func(ctx context.Context, r *Request, emit func(Event) error) (*Result, error) {

@@ -63,8 +63,9 @@ func schemaOf(data []byte) int {
 
 // sessionFile is the file session.
 type sessionFile struct {
-	V       int    `json:"v"`
-	Session uint64 `json:"session"`
+	V       int      `json:"v"`
+	Session uint64   `json:"session"`
+	Boots   []string `json:"boots,omitempty"` // of the last starts, see rival.go
 }
 
 // retainedList is the file retained.json.

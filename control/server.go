@@ -82,7 +82,8 @@ type Server struct {
 	topics  Topics
 	backend Backend
 	session uint64
-	boot    string // names this start; see rival.go
+	boot    string   // names this start; see rival.go
+	earlier []string // the names of those before
 	since   time.Time
 	retake  time.Duration
 	lim     Limits
@@ -115,7 +116,8 @@ type Server struct {
 	state    string
 	reason   string
 	lastStat []byte
-	rival    string // boot of the last one told of
+	rival    string                     // boot of the last one told of
+	ghosts   map[string]map[uint64]bool // boot of an earlier start -> connections on which it was heard
 	reported *Reported
 	ctl, dat *link // nil until Connect
 	closed   bool
@@ -181,7 +183,7 @@ func New(cfg Config, b Backend) (*Server, error) {
 func (s *Server) open() {
 	fail := func(err error) { s.cfg.Notify(Notice{Event: NoticeState, Err: err}) }
 	var err error
-	if s.session, err = nextSession(s.cfg.StateDir, s.since); err != nil {
+	if s.session, s.earlier, err = nextSession(s.cfg.StateDir, s.since, s.boot); err != nil {
 		fail(err)
 	}
 	s.docs = openRetained(s.cfg.StateDir, s.control, fail)
