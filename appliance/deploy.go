@@ -192,7 +192,7 @@ func (d *deployer) fail(ctx context.Context, s *sighting, e *control.Error) {
 	if before != nil && before.Code == e.Code && before.Message == e.Message {
 		return // said before
 	}
-	d.log.Error("model refused", "model", s.Name, "code", e.Code.Name, "reason", e.Message, "still_serving", serving)
+	d.log.Error("model refused", "event", "model_failed", "model", s.Name, "code", e.Code.Name, "reason", e.Message, "still_serving", serving)
 	d.event(control.Occurrence{Event: "model_failed", Model: s.Name, Code: e.Code.Name, Message: e.Message})
 }
 
@@ -225,7 +225,7 @@ func (d *deployer) wait(s *sighting, at arrival) {
 			if at.Have == at.Want {
 				msg = fmt.Sprintf("all %d bytes are there, but a process has held the file open for writing for %s", at.Have, stallAfter)
 			}
-			d.log.Warn("file stalled", "model", s.Name, "have", at.Have, "want", at.Want)
+			d.log.Warn("file stalled", "event", "stalled", "model", s.Name, "have", at.Have, "want", at.Want)
 			d.event(control.Occurrence{Event: "stalled", Model: s.Name, Message: msg})
 		}
 	} else {

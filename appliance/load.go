@@ -208,7 +208,7 @@ func (d *deployer) logLoaded(s *serving, took time.Duration) {
 	info := s.Info()
 	c := info.Config
 	attrs := []slog.Attr{
-		slog.String("model", s.Name), slog.String("version", s.Version), slog.String("path", info.Path),
+		slog.String("event", "model_ready"), slog.String("model", s.Name), slog.String("version", s.Version), slog.String("sha256", s.Digest), slog.String("path", info.Path),
 		slog.Group("geometry", "dim", c.Dim, "layers", c.Layers, "heads", c.Heads, "kv_heads", c.KVHeads, "head_dim", c.HeadDim, "ffn", c.FFN, "vocab", c.Vocab),
 		slog.String("flags", info.Flags.String()), slog.String("family", info.Family), slog.String("layout", info.Layout),
 		slog.String("residency", info.Need.Residency), slog.String("residency_why", info.Need.Why()), slog.String("kernels", kernelSummary()), slog.Int("threads", info.Threads), slog.Int("context", info.Context), slog.Int("sequences", info.Sequences), slog.Int64("cache_bytes", info.Need.KV),

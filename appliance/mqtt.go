@@ -16,12 +16,15 @@ import (
 func (s *server) notice(n control.Notice) {
 	level := slog.LevelInfo
 	switch n.Event {
-	case control.NoticeTry, control.NoticeDown, control.NoticeDropped, control.NoticeReplay, control.NoticeRival:
+	case control.NoticeTry, control.NoticeDown, control.NoticeDropped, control.NoticeReplay, control.NoticeRival, control.NoticeDenied:
 		level = slog.LevelWarn
 	case control.NoticePanic, control.NoticeState:
 		level = slog.LevelError
 	}
 	var attrs []slog.Attr
+	if _, is := messageIDs[n.Event]; is {
+		attrs = append(attrs, slog.String("event", n.Event))
+	}
 	for _, a := range []slog.Attr{slog.String("link", n.Link), slog.String("topic", n.Topic), slog.String("client", n.Client), slog.String("id", n.ID)} {
 		if a.Value.String() != "" {
 			attrs = append(attrs, a)

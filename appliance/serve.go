@@ -267,13 +267,13 @@ func (s *server) reload() reloaded {
 	}
 	now := s.takeOver(cfg)
 	if len(now) > 0 {
-		s.log.Info("configuration read; these keys count from now on", "keys", now)
+		s.log.Info("configuration read; these keys count from now on", "event", "config_reloaded", "keys", now)
 	}
 	changed := differences(s.live, cfg)
 	if len(changed) > 0 {
-		s.log.Warn("configuration read; these sections need a restart", "sections", changed)
+		s.log.Warn("configuration read; these sections need a restart", "event", "config_reloaded", "sections", changed)
 	} else if len(now) == 0 {
-		s.log.Info("configuration read: nothing changed")
+		s.log.Info("configuration read: nothing changed", "event", "config_reloaded")
 	}
 	s.backend.wakeDrop()
 	s.event(control.Occurrence{Event: "config_reloaded"})

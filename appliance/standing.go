@@ -177,7 +177,7 @@ func (d *deployer) settle(s *sighting, in installed, refused error) {
 	case refused != nil:
 		delete(d.unmarked, s.Entry) // another reason, another marker
 		d.markFailed(s)
-		d.log.Error("a signature is refused; the model was admitted without it", "model", s.Name, "code", s.failure.Code.Name, "reason", s.failure.Message)
+		d.log.Error("a signature is refused; the model was admitted without it", "event", "model_failed", "model", s.Name, "code", s.failure.Code.Name, "reason", s.failure.Message)
 		d.event(control.Occurrence{Event: "model_failed", Model: s.Name, Code: s.failure.Code.Name, Message: s.failure.Message})
 	case had != nil || before != kindOf(by):
 		d.markReady(s)

@@ -57,7 +57,7 @@ func (d *deployer) tellSpace() {
 	case !ok:
 	case !d.low && free < reserve:
 		d.low = true
-		d.log.Warn("little space is left for models", "path", d.store.dir, "free", free)
+		d.log.Warn("little space is left for models", "event", "low_space", "path", d.store.dir, "free", free)
 		d.event(control.Occurrence{Event: "low_space", Message: fmt.Sprintf("%d MiB are free where models are stored: files of other users, which are copied, are refused", free>>20)})
 	case free >= 2*reserve:
 		d.low = false

@@ -183,6 +183,14 @@ func (u *updater) told(r rollout.Report) {
 	level, attrs := slog.LevelInfo, []slog.Attr{
 		slog.String("model", r.Model), slog.String("version", r.Version.Version), slog.Int64("release", r.Version.Release), slog.String("status", string(r.Status)),
 	}
+	switch {
+	case r.RolledBack:
+		attrs = append(attrs, slog.String("event", "rolled_back"))
+	case r.Status == rollout.Failure:
+		attrs = append(attrs, slog.String("event", "model_failed"))
+	case r.Status == rollout.Succeeded:
+		attrs = append(attrs, slog.String("event", "model_ready"))
+	}
 	if r.Phase != "" {
 		attrs = append(attrs, slog.String("phase", string(r.Phase)))
 	}
