@@ -47,6 +47,9 @@ func (m *Monitor) Close() {
 	<-m.done
 }
 
+// Connected says whether the broker is there now.
+func (m *Monitor) Connected() bool { return m.link.connected.Load() }
+
 // receive is the MQTT callback.
 func (m *Monitor) receive(in mqtt.Message) {
 	m.mu.Lock()

@@ -23,6 +23,7 @@ type rolloutFlags struct {
 	success, failure float64
 	least            int
 	hold, patience   time.Duration
+	wait             time.Duration
 	state, backTo    string
 	abort            bool
 	signers          []ed25519.PrivateKey
@@ -66,6 +67,7 @@ and for the devices, and a web server with the files that the document names.`,
 	s.IntVar(&f.least, "least", l.Least, "devices that have to have come to an end before --failure counts")
 	s.DurationVar(&f.hold, "hold", 0, "how long a stage that has gone well is looked at before the next")
 	s.DurationVar(&f.patience, "patience", 0, "how long a stage may take before this program ends and leaves it as it is (default: for ever)")
+	s.DurationVar(&f.wait, "wait", 5*time.Minute, "how long to try again when the broker cannot be reached at the beginning; later it is waited for in any case")
 	s.StringVar(&f.state, "state", "", "file that keeps the roll-out (default: fleet-TARGET.json here)")
 	s.StringVar(&f.backTo, "back", "", "document to go back to (default: the one before)")
 	s.BoolVar(&f.abort, "abort", false, "take the roll-out back now")
@@ -81,13 +83,13 @@ func (f *rolloutFlags) limits(cmd *cobra.Command) (fleet.Limits, error) {
 		return fleet.Limits{}, usagef(cmd, "--failure %v is not from 0 to 100", f.failure)
 	case f.least < 1:
 		return fleet.Limits{}, usagef(cmd, "--least %d: give 1 or more", f.least)
-	case f.hold < 0 || f.patience < 0:
-		return fleet.Limits{}, usagef(cmd, "--hold and --patience are no less than 0")
+	case f.hold < 0 || f.patience < 0 || f.wait < 0:
+		return fleet.Limits{}, usagef(cmd, "--hold, --patience and --wait are no less than 0")
 	}
 	return fleet.Limits{Success: f.success / 100, Failure: f.failure / 100, Least: f.least, Hold: f.hold}, nil
 }
 
-func (f *rolloutFlags) run(cmd *cobra.Command, path string) error {
+func (f *rolloutFlags) run(cmd *cobra.Command, path string) (err error) {
 	lim, err := f.limits(cmd)
 	if err != nil {
 		return err
@@ -108,7 +110,12 @@ func (f *rolloutFlags) run(cmd *cobra.Command, path string) error {
 	if err := apart(cmd, "--state", f.stateFile, append([]string{path, f.backTo}, f.keys...)...); err != nil {
 		return err
 	}
-	board, roster, err := f.broker.watchFleet(cmd, wanted.Target)
+	lock, err := lockRollout(f.stateFile)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.release()) }()
+	board, roster, err := f.broker.watchFleet(cmd, f.wait, wanted.Target)
 	if err != nil {
 		return err
 	}

@@ -71,6 +71,9 @@ func (r *rolloutScreen) line(v fleet.View) {
 	if s.Back {
 		what = fmt.Sprintf("back, document %d (%s)", s.Rev, v.Reason)
 	}
+	if v.Away {
+		what += " (the broker is away: trying again)"
+	}
 	text := fmt.Sprintf("%s: %d of %d done, %d failed, %d under way, %d waiting, %d away%s", what, s.OK, s.Due, s.Failed, s.Running, s.Waiting, s.Away, failuresOf(v))
 	if what != r.stage {
 		r.flush()
@@ -130,6 +133,9 @@ func (r *rolloutScreen) draw(v fleet.View) {
 		lines = append(lines, "taken back "+v.Reason)
 	} else if f := failuresOf(v); f != "" {
 		lines = append(lines, strings.TrimPrefix(f, "; "))
+	}
+	if v.Away {
+		lines = append(lines, "the broker is away: trying again")
 	}
 	var out strings.Builder
 	if r.drawn > 0 {

@@ -28,7 +28,7 @@ current or failed. Devices that are offline are shown with what they reported la
 			if cmd.Flags().Changed("group") && !control.ValidDevice(group) {
 				return usagef(cmd, "--group %q: use 1 to 63 of a-z 0-9 -, starting with a letter or digit", group)
 			}
-			board, roster, err := broker.watchFleet(cmd)
+			board, roster, err := broker.watchFleet(cmd, 0)
 			if err != nil {
 				return err
 			}

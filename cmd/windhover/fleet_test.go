@@ -6,6 +6,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -180,6 +183,7 @@ func TestFleetRolloutUsage(t *testing.T) {
 		"failure of too much":  {doc, "--key", key, "--failure", "101"},
 		"least of nobody":      {doc, "--key", key, "--least", "0"},
 		"hold before it":       {doc, "--key", key, "--hold", "-1s"},
+		"wait before it":       {doc, "--key", key, "--wait", "-1s"},
 		"state is the key":     {doc, "--key", key, "--state", key},
 		"plaintext to another": {doc, "--key", key, "--broker", "mqtt://192.0.2.1"},
 	} {
@@ -190,7 +194,7 @@ func TestFleetRolloutUsage(t *testing.T) {
 	if _, _, err := windhover(t, "fleet", "rollout", "--broker", "mqtt://127.0.0.1:1", "--key", key, key); err == nil || isUsage(err) {
 		t.Errorf("a key is rolled out: %v", err)
 	}
-	if _, _, err := windhover(t, "fleet", "rollout", "--broker", "mqtt://127.0.0.1:1", "--key", key, doc); err == nil {
+	if _, _, err := windhover(t, "fleet", "rollout", "--broker", "mqtt://127.0.0.1:1", "--wait", "0", "--key", key, doc); err == nil {
 		t.Error("there is no broker, and nobody says so")
 	} else if exit, _ := classify(err); exit != exitUnreachable {
 		t.Errorf("without a broker: exit %d: %v", exit, err)
@@ -238,5 +242,80 @@ func TestRolloutScreen(t *testing.T) {
 	want += strings.Replace(want, "12 of", "14 of", 1) + strings.Replace(want, "12 of", "15 of", 1)
 	if out.String() != want {
 		t.Errorf("got\n%swant\n%s", out.String(), want)
+	}
+}
+
+// Two programs do not work on one roll-out. What a killed one leaves locks nobody out.
+func TestFleetRolloutLock_P194(t *testing.T) {
+	url, dir := somewhere(t)
+	state := filepath.Join(dir, "rollout.json")
+	roll := func() (string, error) {
+		out, _, err := windhover(t, "fleet", "rollout", wish(t, dir, "1.1.0", 11), "--broker", url, "--key", filepath.Join(dir, "works.fleet.key"), "--state", state, "--stages", "100")
+		return out, err
+	}
+	lock, err := lockRollout(state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := roll(); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("process %d works on", os.Getpid())) {
+		t.Errorf("a second program says %v", err)
+	}
+	if err := lock.release(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(state+".lock", []byte("1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := roll(); err != nil || !strings.Contains(out, "3 of 3 devices") {
+		t.Errorf("after one that was killed: %v:\n%s", err, out)
+	}
+	if _, err := os.Stat(state + ".lock"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the lock is left behind: %v", err)
+	}
+}
+
+// told calls do when what is written to it has a word in it.
+type told struct {
+	word string
+	do   func()
+}
+
+func (w *told) Write(p []byte) (int, error) {
+	if w.do != nil && bytes.Contains(p, []byte(w.word)) {
+		w.do()
+		w.do = nil
+	}
+	return len(p), nil
+}
+
+// A broker that is not there when the roll-out begins is waited for, which is said.
+func TestFleetRolloutWaitsForTheBroker_P193(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr, dir := l.Addr().String(), t.TempDir()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := seal.NewFleetPair(filepath.Join(dir, "works")); err != nil {
+		t.Fatal(err)
+	}
+	began := false
+	cmd := newRoot()
+	// Nobody is there to answer: the program gives up by its patience, after it has published.
+	cmd.SetArgs([]string{"fleet", "rollout", wish(t, dir, "1.1.0", 11), "--broker", "mqtt://" + addr, "--key", filepath.Join(dir, "works.fleet.key"),
+		"--state", filepath.Join(dir, "rollout.json"), "--patience", "100ms"})
+	cmd.SetOut(io.Discard)
+	cmd.SetErr(&told{"trying again for 5m0s", func() {
+		b, err := broker.Start(broker.Options{Listen: addr, Dir: t.TempDir()})
+		if err != nil {
+			t.Fatal(err) // this is the test's goroutine
+		}
+		t.Cleanup(b.Close)
+		began = true
+	}})
+	if err := cmd.ExecuteContext(t.Context()); !began || err == nil || !strings.Contains(err.Error(), "does not come to an end") {
+		t.Errorf("the broker was waited for: %v; it ends with %v", began, err)
 	}
 }

@@ -18,6 +18,9 @@ type Board interface {
 	Publish(topic string, payload []byte)
 	// Take hands over what came since it was last called.
 	Take(on func(topic string, payload []byte))
+	// Connected says whether it is there now. One that is not comes back by itself, and
+	// is then sent what is to be retained.
+	Connected() bool
 }
 
 // How Run ends when neither a roll-out has nor its context.
@@ -102,7 +105,12 @@ func (c *Controller) Run(ctx context.Context, s State) (State, error) {
 			}
 			s = next
 		}
+		there := c.Board.Connected()
+		if !there {
+			sent = time.Now() // nothing can come back
+		}
 		if v := ViewOf(s, devices); c.Show != nil {
+			v.Away = !there
 			if now := fmt.Sprintf("%+v", v); now != shown {
 				shown = now
 				c.Show(v)

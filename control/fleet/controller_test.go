@@ -20,6 +20,7 @@ type fakeBoard struct {
 	crowd     *crowd
 	answer    func(d *ota.Desired) string // what devices that are reached report; nil: nothing
 	deny      bool                        // documents do not get through
+	away      func() bool                 // the broker is; nil: never
 	published []int64                     // revs
 	news      map[string][]byte
 }
@@ -29,6 +30,8 @@ func newFakeBoard(n int) *fakeBoard {
 	b.report(fleet.State{})
 	return b
 }
+
+func (b *fakeBoard) Connected() bool { return b.away == nil || !b.away() }
 
 func (b *fakeBoard) Publish(topic string, payload []byte) {
 	if b.deny {
@@ -129,7 +132,7 @@ func TestControllerStoresFirst(t *testing.T) {
 
 // What was cut off anywhere goes on from the state that was stored, and ends as if
 // nothing had happened.
-func TestControllerGoesOn(t *testing.T) {
+func TestControllerGoesOn_P195(t *testing.T) {
 	for _, answer := range []string{control.DesiredCurrent, control.DesiredFailed} {
 		synctest.Test(t, func(t *testing.T) {
 			b := newFakeBoard(200)
@@ -202,4 +205,31 @@ func TestControllerGivesUp(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A broker that goes away while a document is on its way ends nothing: the document
+// has its time to come back once the broker has.
+func TestControllerOutlastsTheBroker_P193(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newFakeBoard(10)
+		began, shown := time.Now(), 0
+		b.deny = true // with the connection
+		b.away = func() bool { return time.Since(began) < time.Hour }
+		var saved []fleet.State
+		c := controllerOf(b, &saved)
+		c.Show = func(v fleet.View) {
+			if v.Away {
+				shown++
+			}
+			if b.Connected() { // which sends again what is to be retained
+				b.deny, b.answer = false, func(*ota.Desired) string { return control.DesiredCurrent }
+				b.Publish(fleet.Topic(canary), sign(saved[0].Document()))
+			}
+		}
+		s := begin(t)
+		s.Stages = []float64{100}
+		if end, err := c.Run(t.Context(), s); err != nil || end.Phase != fleet.Done || shown == 0 {
+			t.Errorf("it ends %s after the broker was shown to be away %d times: %v", end.Phase, shown, err)
+		}
+	})
 }

@@ -22,7 +22,7 @@ func judge(t *testing.T, name string) ota.Judge {
 
 // Taking a roll-out back is a document that every device takes: one that has committed
 // the new release, whose floor an older number would be below, and one that has not.
-func TestGoingBack(t *testing.T) {
+func TestGoingBack_P192(t *testing.T) {
 	s := begin(t)
 	j := judge(t, "edge1")
 	at := func(d *ota.Desired) ota.Clock { return ota.Clock{Now: d.IssuedAt.Add(time.Minute), Sane: true} }
@@ -104,7 +104,7 @@ func TestAbortFirst(t *testing.T) {
 }
 
 // A state that was stored is the same state, whose document has the same bytes.
-func TestStateIsStored(t *testing.T) {
+func TestStateIsStored_P195(t *testing.T) {
 	s, c := begin(t), newCrowd(200)
 	states := []fleet.State{s}
 	for i := range 4 {
@@ -162,7 +162,7 @@ func TestReachedIsNotHeld(t *testing.T) {
 
 // What a broker retains is signed anew when a roll-out is taken back, so that it has to
 // have the signature of the fleet.
-func TestPublished(t *testing.T) {
+func TestPublished_P196(t *testing.T) {
 	d := document(41, 13)
 	if got, err := fleet.Published(sign(d), canary, role(t)); err != nil || got.Rev != 41 {
 		t.Errorf("%+v, %v", got, err)

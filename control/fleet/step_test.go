@@ -17,7 +17,7 @@ var later = noon.Add(2 * time.Hour)
 
 // A release that holds goes through all stages, each a document of its own with the
 // salt of the first, and reaches everybody.
-func TestStages(t *testing.T) {
+func TestStages_P191(t *testing.T) {
 	s, c := begin(t), newCrowd(200)
 	var percents []float64
 	reached := 0
@@ -56,7 +56,7 @@ func TestStages(t *testing.T) {
 func Same(a, b *ota.Desired) bool { return fleet.Same(a, b) }
 
 // What takes a roll-out back, and what does not.
-func TestThresholds(t *testing.T) {
+func TestThresholds_P192(t *testing.T) {
 	const current, failed, running = control.DesiredCurrent, control.DesiredFailed, control.DesiredRunning
 	for _, c := range []struct {
 		name    string

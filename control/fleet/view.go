@@ -8,7 +8,8 @@ type View struct {
 	Target   string    `json:"target"`
 	Rev      int64     `json:"rev"` // of the document that is published
 	Reason   string    `json:"reason,omitempty"`
-	Members  int       `json:"members"` // devices that are known to belong to the target
+	Away     bool      `json:"broker_away,omitempty"` // there is no connection: it is tried again, and what is counted was heard before
+	Members  int       `json:"members"`               // devices that are known to belong to the target
 	Stages   []Stage   `json:"stages"`
 	Failures []Failure `json:"failures"`           // of the stage that runs, or that was taken back
 	NotBack  []Failure `json:"not_back,omitempty"` // of devices that do not go back
