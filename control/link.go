@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/url"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,6 +27,7 @@ const (
 	pingTimeout      = 10 * time.Second
 	restLook         = 250 * time.Millisecond // how soon a link that rests sees that it may go on
 	renewFlush       = time.Second            // for what is on its way when credentials are replaced
+	shareAgain       = 10 * time.Minute       // a link that lost its connection over link.share does without for so long
 )
 
 // link keeps one connection to a broker alive: connect, subscribe, resync, serve the
@@ -41,10 +43,12 @@ type link struct {
 	will      *message
 	filters   []string // subscribed with QoS 1
 	watch     []string // with QoS 0: what has passed meanwhile is worth nothing
+	share     []string // with QoS 1, and the link does without those that the broker denies
 	box       *outbox
 	handle    func(mqtt.Message)        // runs in the MQTT callback: must not block
 	onUp      func()                    // subscribed; the outbox is served after it returns
 	onDown    func(err error)           // a connection that was up is gone
+	onDenied  func(filter string)       // of share
 	ackWithin time.Duration             // without an acknowledgement for so long the connection is stuck; 0: ackTimeout
 	onTry     func(err error)           // a try to connect went wrong
 	keepAlive time.Duration             // of the MQTT connection; 0: the constant
@@ -53,6 +57,7 @@ type link struct {
 	connected atomic.Bool
 	abrupt    atomic.Bool          // run ends without a DISCONNECT: the broker publishes the will
 	resting   atomic.Bool          // see rest
+	alone     atomic.Int64         // until this Unix time share is not asked for
 	current   atomic.Pointer[conn] // that is served; nil: none
 
 	wg sync.WaitGroup
@@ -313,7 +318,8 @@ func finish(t mqtt.Token, limit time.Duration) error {
 	return t.Error()
 }
 
-// subscribe asks for every filter, once a connection.
+// subscribe asks for every filter, once a connection: first for those that the link
+// cannot do without.
 func (l *link) subscribe(c *conn) error {
 	want := make(map[string]byte, len(l.filters)+len(l.watch))
 	for _, f := range l.watch {
@@ -322,21 +328,51 @@ func (l *link) subscribe(c *conn) error {
 	for _, f := range l.filters {
 		want[f] = 1
 	}
-	if len(want) == 0 {
+	denied, err := ask(c, want)
+	if err != nil {
+		return err
+	}
+	if len(denied) > 0 {
+		return fmt.Errorf("subscribe: the broker denies %q", denied[0])
+	}
+	if len(l.share) == 0 || time.Now().Unix() < l.alone.Load() {
 		return nil
+	}
+	clear(want)
+	for _, f := range l.share {
+		want[f] = 1
+	}
+	denied, err = ask(c, want)
+	if err != nil {
+		// Some brokers end the connection of whoever asks for what he may not have:
+		// the next ones are made without, so that the device's own requests are heard.
+		l.alone.Store(time.Now().Add(shareAgain).Unix())
+		return fmt.Errorf("%w; the next connections do without %q", err, l.share)
+	}
+	for _, f := range denied {
+		l.onDenied(f)
+	}
+	return nil
+}
+
+// ask subscribes to filters with their QoS, and returns those that the broker denies.
+func ask(c *conn, want map[string]byte) (denied []string, err error) {
+	if len(want) == 0 {
+		return nil, nil
 	}
 	t := c.client.SubscribeMultiple(want, nil)
 	if err := finish(t, subscribeTimeout); err != nil {
-		return fmt.Errorf("subscribe: %w", err)
+		return nil, fmt.Errorf("subscribe: %w", err)
 	}
 	if st, ok := t.(*mqtt.SubscribeToken); ok {
 		for f, q := range st.Result() {
 			if q > 2 {
-				return fmt.Errorf("subscribe: the broker denies %q", f)
+				denied = append(denied, f)
 			}
 		}
 	}
-	return nil
+	slices.Sort(denied)
+	return denied, nil
 }
 
 // serve publishes from the outbox until the connection is lost or ctx ends.

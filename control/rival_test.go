@@ -5,6 +5,7 @@ package control
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -57,6 +58,13 @@ func (n *notices) rival() string {
 		}
 	}
 	return strings.Join(said, "\n")
+}
+
+// text is all that was said.
+func (n *notices) text() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return fmt.Sprint(n.all)
 }
 
 // downs counts lost connections.

@@ -19,7 +19,6 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -139,111 +138,6 @@ func procStatus(t *testing.T, field string) int64 {
 	}
 	t.Fatalf("/proc/self/status has no %s", field)
 	return 0
-}
-
-// acl is the access list of docs/PROTOCOL.md.
-func acl(t *testing.T) string {
-	t.Helper()
-	doc, err := os.ReadFile("../docs/PROTOCOL.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, ok := strings.Cut(string(doc), "```acl\n")
-	list, _, end := strings.Cut(rest, "```")
-	if !ok || !end {
-		t.Fatal("docs/PROTOCOL.md has no acl block")
-	}
-	return list
-}
-
-// TestMosquittoACL_P48 holds the access list of the documentation against a real broker.
-func TestMosquittoACL_P48(t *testing.T) {
-	dir := t.TempDir()
-	passwd := tool(t, "mosquitto_passwd")
-	users := []string{"edge1", "app1", "app2", "ops", "fleet"}
-	var lines strings.Builder
-	for _, u := range users {
-		fmt.Fprintf(&lines, "%s:pw-%s\n", u, u)
-	}
-	for name, text := range map[string]string{"passwd": lines.String(), "acl": acl(t)} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if text, err := exec.Command(passwd, "-U", filepath.Join(dir, "passwd")).CombinedOutput(); err != nil {
-		t.Fatalf("mosquitto_passwd: %v %s", err, text)
-	}
-	m := newMosquitto(t, "allow_anonymous false", "password_file "+dir+"/passwd", "acl_file "+dir+"/acl")
-	as := func(user string) Endpoint {
-		ep := quick(m.url())
-		ep.Username, ep.Password = user, "pw-"+user
-		return ep
-	}
-	if _, err := DialClient(t.Context(), ClientConfig{Endpoint: quick(m.url()), Device: "edge1"}); err == nil {
-		t.Error("a connection without a user is taken")
-	}
-	var jobs atomic.Int32
-	newDevice(t, &fake{runJob: func(context.Context, Job, func(JobProgress)) (any, error) { jobs.Add(1); return nil, nil }},
-		as("edge1"), func(c *Config) {
-			c.Policy = Policy{EnforcesACL: true, Rules: []Rule{{"app1", []string{"convert"}}, {"ops*", []string{"*"}}}}
-		})
-	root := listen(t, as("ops"), "windhover/v1/#") // an operator reads everything
-	clients := map[string]*listener{}
-	for _, u := range users[1:] {
-		clients[u] = listen(t, as(u), "windhover/v1/+/res/#", "windhover/v1/+/res/"+u+"/#", "windhover/v1/+/job/"+u+"/+", "windhover/v1/+/cmd/#", "windhover/v1/+/status")
-	}
-	const base = "windhover/v1/edge1/"
-	for i, c := range []struct {
-		who, topic string
-		ok         bool
-	}{
-		{"app1", base + "req/app1/generate", true},
-		{"app1", base + "req/app2/generate", false},
-		{"app1", base + "res/app1/x", false},
-		{"app1", base + "status", false},
-		{"app1", base + "cmd/convert/app1/j", true},
-		{"app1", base + "cmd/model_install/app1/j", false},
-		{"app1", base + "cmd/convert/ops/j", false},
-		{"app2", base + "cmd/convert/app2/j", false},
-		{"app2", base + "desired", false},
-		{"ops", base + "cmd/verify/ops/j", true},
-		{"ops", base + "cmd/verify/app1/j", false},
-		{"ops", base + "desired", false},
-		{"fleet", base + "desired", true},
-		{"fleet", base + "cmd/verify/fleet/j", false},
-	} {
-		payload := fmt.Sprintf(`{"id":"r%d","prompt":"secret of %s"}`, i, c.who)
-		clients[c.who].publish(c.topic, false, payload)
-		// What the publisher sent before a mark of its own has passed the broker with it.
-		mark := fmt.Sprintf("mark%d", i)
-		markTopic := map[bool]string{true: base + "desired", false: base + "req/" + c.who + "/" + mark}[c.who == "fleet"]
-		clients[c.who].publish(markTopic, false, mark)
-		eventually(t, "the mark", func() bool { return holds(root.on(markTopic), mark) })
-		if got := holds(root.on(c.topic), payload); got != c.ok {
-			t.Errorf("%s publishes %s: %v, want %v", c.who, c.topic, got, c.ok)
-		}
-	}
-	eventually(t, "the answer to app1", func() bool { return len(clients["app1"].on(base+"res/app1/r0")) > 2 })
-	eventually(t, "two jobs", func() bool { return jobs.Load() == 2 })
-	for _, u := range []string{"app1", "app2"} {
-		l := clients[u]
-		l.mu.Lock()
-		for _, m := range l.in {
-			if !strings.Contains(m.Topic(), "/"+u+"/") && !strings.HasSuffix(m.Topic(), "/status") {
-				t.Errorf("%s reads %s %s", u, m.Topic(), m.Payload())
-			}
-		}
-		l.mu.Unlock()
-	}
-}
-
-func holds(ms []mqtt.Message, payload string) bool {
-	for _, m := range ms {
-		if string(m.Payload()) == payload {
-			return true
-		}
-	}
-	return false
 }
 
 // TestTLSAndWebSockets_P51 connects over mqtts with a client certificate, and over ws.

@@ -61,7 +61,8 @@ const (
 	NoticeRefused = "refused" // Client, ID, Err
 	NoticePanic   = "panic"   // Client, ID, Err with the stack
 	NoticeState   = "state_error"
-	NoticeRival   = "name_taken" // Err: another box has the device's name
+	NoticeRival   = "name_taken"   // Err: another box has the device's name
+	NoticeDenied  = "group_denied" // Link, Topic: the broker lets no requests of this group through
 )
 
 // Notice is something worth a log record. It never holds a prompt or an answer.
@@ -250,7 +251,10 @@ func (s *Server) Connect(control, data Endpoint) error {
 	}
 	s.dat = &link{
 		name: "data", endpoint: data, clientID: "windhover-" + s.cfg.Device + "-data", clean: true,
-		filters: append([]string{s.topics.requests()}, s.shared()...), box: s.data,
+		filters: []string{s.topics.requests()}, share: s.shared(), box: s.data,
+		onDenied: func(f string) {
+			s.cfg.Notify(Notice{Event: NoticeDenied, Link: "data", Topic: f, Err: errors.New("control: the broker denies this subscription")})
+		},
 		handle: s.receiver(s.requests, false), onUp: func() {},
 	}
 	for _, l := range []*link{s.ctl, s.dat} {

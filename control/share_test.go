@@ -6,10 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/eclipse/paho.mqtt.golang/packets"
 )
 
 // TestGroupSharesRequests_P59 sends a stream of prompts to a group of three boxes on a
@@ -90,6 +93,45 @@ func TestGroupRequestRoutes_P60(t *testing.T) {
 	g.cfg.Share = false
 	if _, ok := g.route("windhover/v1/_group/farm/req/me/chat"); ok || g.shared() != nil {
 		t.Error("a box that does not share takes part")
+	}
+}
+
+// TestDeniedGroup_P111 has brokers that do not let the device share the requests of a
+// group, by an answer or by the end of the connection: its own requests come, and it
+// does not connect over and over.
+func TestDeniedGroup_P111(t *testing.T) {
+	for name, c := range map[string]struct {
+		deny        func(nc net.Conn, s *packets.SubscribePacket) bool
+		connections int
+		told        string
+	}{
+		"by an answer": {func(nc net.Conn, s *packets.SubscribePacket) bool {
+			ack := packets.NewControlPacket(packets.Suback).(*packets.SubackPacket)
+			ack.MessageID, ack.ReturnCodes = s.MessageID, []byte{0x80}
+			return ack.Write(nc) == nil
+		}, 1, "$share/farm/windhover/v1/_group/farm/req/+/+"},
+		"by its end": {func(nc net.Conn, _ *packets.SubscribePacket) bool { nc.Close(); return true }, 2, "do without"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newScripted(t, func(_ int32, nc net.Conn, p packets.ControlPacket) bool {
+				s, ok := p.(*packets.SubscribePacket)
+				return ok && strings.HasPrefix(s.Topics[0], "$share/") && c.deny(nc, s)
+			})
+			n := &notices{}
+			s := newDevice(t, &fake{}, quick(b.url), func(cfg *Config) {
+				cfg.Groups, cfg.Share, cfg.Notify = []string{"farm"}, true, n.take
+			})
+			eventually(t, "both links", func() bool { k := s.Counters(); return k.Connected["control"] && k.Connected["data"] })
+			eventually(t, "the operator to be told", func() bool { return strings.Contains(n.text(), c.told) })
+			// The status of a device whose requests are heard passes on the other link.
+			eventually(t, "online", func() bool { return b.count(`"state":"online"`) > 0 })
+			if got := b.count("SUBSCRIBE windhover/v1/edge1/req/+/+"); got != c.connections {
+				t.Errorf("%d connections for requests, want %d", got, c.connections)
+			}
+			if got := b.count("SUBSCRIBE $share"); got != 1 {
+				t.Errorf("asked %d times", got)
+			}
+		})
 	}
 }
 
