@@ -130,7 +130,7 @@ func (s *Server) discovery(model string) any {
 	id := "windhover_" + s.cfg.Device
 	for key, e := range ents {
 		e["unique_id"] = id + "_" + key
-		e["object_id"] = id + "_" + key
+		e["default_entity_id"] = e["platform"].(string) + "." + strings.ReplaceAll(id, "-", "_") + "_" + key
 	}
 	return map[string]any{
 		"device": map[string]any{

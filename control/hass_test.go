@@ -4,6 +4,8 @@ package control
 
 import (
 	"encoding/json"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -26,6 +28,40 @@ func (g *rig) latest(topic string, into any) bool {
 		g.t.Fatal(err)
 	}
 	return ms[len(ms)-1].retain
+}
+
+// TestHomeAssistantExample plays the automation of docs/PROTOCOL.md: what it publishes
+// is answered on what it listens to, and what it speaks is the answer.
+func TestHomeAssistantExample(t *testing.T) {
+	doc, err := os.ReadFile("../docs/PROTOCOL.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(doc), "## Home Assistant")
+	_, rest, _ = strings.Cut(rest, "```yaml\n")
+	yaml, _, ok := strings.Cut(rest, "```")
+	topics := regexp.MustCompile(`(?m)^ +topic: (\S+)$`).FindAllStringSubmatch(yaml, -1)
+	test := regexp.MustCompile(`(?m)value_template: "(.*)"\n +payload: (.*)$`).FindStringSubmatch(yaml)
+	speaks := regexp.MustCompile(`(?m)message: "\{\{ trigger\.payload_json\.(\w+) \}\}"$`).FindStringSubmatch(yaml)
+	if !ok || len(topics) != 2 || test == nil || speaks == nil {
+		t.Fatalf("the example is not what this test knows: %v %v %v", topics, test, speaks)
+	}
+	g := hassRig(t, t.TempDir(), true)
+	g.request(inbound{topic: topics[0][1], payload: []byte("It is 12 degrees outside. Greet Anna.")})
+	g.await("what is to be spoken", func() bool {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		for _, m := range g.sent {
+			var v map[string]any
+			if !strings.HasPrefix(m.topic, strings.TrimSuffix(topics[1][1], "+")) || json.Unmarshal(m.payload, &v) != nil {
+				continue
+			}
+			if rendered(t, test[1], v) == test[2] {
+				return v[speaks[1]] == "It is 12 degrees outside. Greet Anna."
+			}
+		}
+		return false
+	})
 }
 
 // TestHomeAssistantDiscovery_P61 holds the document against what Home Assistant asks of
@@ -57,6 +93,9 @@ func TestHomeAssistantDiscovery_P61(t *testing.T) {
 			t.Errorf("%s: platform %q, id %q", key, platform, id)
 		}
 		ids[id] = true
+		if c["default_entity_id"] != platform+".windhover_edge1_"+key || c["object_id"] != nil { // which 2026.4 no longer reads
+			t.Errorf("%s: entity %v", key, c["default_entity_id"])
+		}
 		for _, k := range []string{"state_topic", "command_topic"} {
 			if topic, ok := c[k].(string); ok && !strings.HasPrefix(topic, "windhover/v1/edge1/") {
 				t.Errorf("%s: %s %q", key, k, topic)
