@@ -83,6 +83,10 @@ func (j *jobs) restore(files []jobFile) {
 			j.queue = append(j.queue, e)
 		case e.rec.Status == JobRunning:
 			j.end(e, JobFailed, nil, Errorf(Interrupted, "the device stopped while the job was running"))
+		case e.rec.ExpiresAt.IsZero(): // it ended on a full disk
+			e.rec.ExpiresAt = j.now().Add(j.lim.JobRecordsFor).UTC()
+			j.save(e)
+			j.show(e)
 		default:
 			j.show(e)
 		}

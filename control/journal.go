@@ -101,13 +101,15 @@ type journal struct {
 	keep int    // ids remembered
 	ids  map[key]string
 	log  []key // as in dedupe.log, oldest first
+
+	stamped map[key]string // names of job files that say more than what is in them
 }
 
 // openJournal reads the journal. What cannot be read or written is named in the last
 // result: job files that make no sense are moved aside, ids are lost, and the device
 // starts.
 func openJournal(dir string, keep int) (*journal, []jobFile, []error) {
-	j := &journal{dir: dir, keep: keep, ids: map[key]string{}}
+	j := &journal{dir: dir, keep: keep, ids: map[key]string{}, stamped: map[key]string{}}
 	var bad []error
 	if err := os.MkdirAll(j.jobs(), 0o700); err != nil {
 		bad = append(bad, fmt.Errorf("control: state: %w", err))
@@ -144,32 +146,39 @@ func (j *journal) readJobs() (files []jobFile, bad []error) {
 			err = json.Unmarshal(b, &f)
 		}
 		if err == nil {
-			err = f.Record.check()
+			err = errors.Join(f.unstamp(e.Name()), f.Record.check())
 		}
 		if err != nil {
 			bad = append(bad, fmt.Errorf("control: job file %q moved aside: %w", e.Name(), err))
 			_ = os.Rename(name, name+".bad") // kept for a look; if it stays it is named again
 			continue
 		}
-		files = append(files, f)
+		files = j.admit(files, f, e.Name())
 	}
 	sort.Slice(files, func(a, b int) bool { return files[a].Record.CreatedAt.Before(files[b].Record.CreatedAt) })
 	return files, bad
 }
 
-// put stores a job durably.
+// put stores a job durably. On a disk that is full its file, if it has one, is told by
+// its name how far the job is.
 func (j *journal) put(f jobFile) error {
 	f.V = schemaVersion
 	b, err := encode(f)
 	if err != nil {
 		return fmt.Errorf("control: job %q: %w", f.Record.ID, err)
 	}
-	return writeFile(j.jobs(), jobName(f.Record.Client, f.Record.ID), b)
+	if err := writeFile(j.jobs(), jobName(f.Record.Client, f.Record.ID), b); err != nil {
+		return errors.Join(err, j.stamp(f.Record))
+	}
+	return j.drop(key{f.Record.Client, f.Record.ID}) // which says less by now
 }
 
 func (j *journal) remove(client, id string) error {
 	err := os.Remove(filepath.Join(j.jobs(), jobName(client, id)))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	if err = errors.Join(err, j.drop(key{client, id})); err != nil {
 		return fmt.Errorf("control: state: %w", err)
 	}
 	return nil
