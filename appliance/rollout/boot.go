@@ -47,6 +47,9 @@ func (t *turn) boot(full *control.Error) {
 
 // restored goes on after an installed version serves again.
 func (t *turn) restored(name string, m *Slot, sum ota.Digest) {
+	if m.Current != nil && m.Current.SHA256 == sum {
+		t.settleUp(m)
+	}
 	switch {
 	case m.Update == nil || m.Update.phase != "":
 	case m.Tentative && m.Current.SHA256 == sum:
@@ -67,6 +70,13 @@ func (t *turn) unrestored(name string, m *Slot, e Failed) {
 		t.fail(name, m, e.Err)
 		return
 	case m.Current.SHA256 == e.SHA256:
+		for i := range m.owed { // they do not hold now
+			m.owed[i].Status, m.owed[i].RolledBack = Failure, false
+			if m.owed[i].Err == nil {
+				m.owed[i].Err = e.Err
+			}
+		}
+		t.settleUp(m)
 		t.report(name, &Update{Version: *m.Current}, Report{Status: Failure, Err: e.Err, RolledBack: m.Previous != nil})
 		if m.Previous != nil {
 			t.add(Run{name, Restore, *m.Previous})

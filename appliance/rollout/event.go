@@ -40,8 +40,9 @@ type Failed struct {
 // Cancel gives up the update of a model.
 type Cancel struct{ Model string }
 
-// Rollback takes a model back to the version before, which somebody asked for.
-type Rollback struct{ Model, Job string }
+// Rollback takes a model back to an older version that is still installed, which
+// somebody asked for; To names it, "" is the one before.
+type Rollback struct{ Model, Job, To string }
 
 // Forgive lets a refused version be tried again.
 type Forgive struct {
@@ -49,8 +50,13 @@ type Forgive struct {
 	SHA256 ota.Digest
 }
 
-// Remove takes a model off the device.
-type Remove struct{ Model, Job string }
+// Remove takes a model off the device. Wanted is what the document of a revision, Rev,
+// wants in its place, nil for nothing: that document does not install it again.
+type Remove struct {
+	Model, Job string
+	Wanted     *Version
+	Rev        int64
+}
 
 // Look asks for steps that could not be begun yet: what they waited for may have come.
 type Look struct{}

@@ -230,11 +230,12 @@ func (m *Machine) handle(e Event) {
 	}
 }
 
-// abandon takes the steps of a model out of the queue and ends the one that runs.
+// abandon takes the steps of the update of a model out of the queue and ends the one
+// that runs. That an installed version serves again is no step of an update.
 func (m *Machine) abandon(model string) {
-	of := func(r Run) bool { return r.Model == model }
+	of := func(r Run) bool { return r.Model == model && r.Phase != Restore && r.Phase != Withdraw }
 	m.steps, m.later = slices.DeleteFunc(m.steps, of), slices.DeleteFunc(m.later, of)
-	if m.stop != nil && m.now.Model == model {
+	if m.stop != nil && of(m.now) {
 		m.stop()
 		m.given = true
 	}

@@ -171,6 +171,47 @@ func TestTakenBack(t *testing.T) {
 	})
 }
 
+// The end of a step back is told when it has been made, not before; if the older version
+// does not load, that is what is told.
+func TestBackIsToldAtItsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, loads := range []bool{true, false} {
+			old, fresh := newRelease(13), newRelease(14)
+			d := world(t, old)
+			b, events, end := running(t, d, rollout.Restore, old, fresh)
+			close(b.hold[rollout.Restore]) // of the start
+			events <- fresh.want(42)
+			synctest.Wait()
+			if b.serving != fresh.SHA256 {
+				t.Fatalf("%s serves", b.serving)
+			}
+			b.mu.Lock()
+			b.hold[rollout.Restore] = make(chan struct{})
+			b.mu.Unlock()
+			events <- rollout.Rollback{Model: name, Job: "back"}
+			synctest.Wait()
+			if r := b.last(); r.Job == "back" || b.serving != fresh.SHA256 {
+				t.Errorf("told before it is so: %+v", r)
+			}
+			if !loads {
+				old.bad = rollout.Restore
+			}
+			close(b.hold[rollout.Restore])
+			synctest.Wait()
+			var r rollout.Report
+			for _, told := range b.reports {
+				if told.Job == "back" {
+					r = told
+				}
+			}
+			if want := map[bool]rollout.Status{true: rollout.Succeeded, false: rollout.Failure}[loads]; r.Status != want || loads != (b.serving == old.SHA256) || loads != (r.Err == nil) {
+				t.Errorf("loads %v: %+v, %s serves", loads, r, b.serving)
+			}
+			end()
+		}
+	})
+}
+
 // What waits for the end of a trial begins after a start too.
 func TestAskedMeanwhileAndRestarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -257,6 +298,25 @@ func fill(d *testdisk.Disk) {
 		used += int64(len(d.Get(n)))
 	}
 	d.Resize(used)
+}
+
+// What somebody asks for is not said to be done before it would outlast a restart.
+func TestFullForCommands(t *testing.T) {
+	for _, command := range []rollout.Event{rollout.Rollback{Model: name, Job: "c"}, rollout.Remove{Model: name, Job: "c"}} {
+		old, fresh := newRelease(13), newRelease(14)
+		d := world(t, old)
+		if b, _ := life(t, d, nil, []*release{old, fresh}, fresh.want(42)); b.serving != fresh.SHA256 {
+			t.Fatalf("%s serves", b.serving)
+		}
+		fill(d)
+		if b, _ := life(t, d, nil, []*release{old, fresh}, command); !errors.Is(b.last().Err, control.InsufficientStore) || b.last().Job != "c" || b.serving != fresh.SHA256 {
+			t.Errorf("%T: %+v, %s serves", command, b.last(), b.serving)
+		}
+		d.Resize(0)
+		if b, _ := life(t, d, nil, []*release{old, fresh}, command); b.last().Status != rollout.Succeeded || b.serving == fresh.SHA256 {
+			t.Errorf("%T with room again: %+v, %s serves", command, b.last(), b.serving)
+		}
+	}
 }
 
 // A version is not switched to before the disk says that it is on trial: a power cut

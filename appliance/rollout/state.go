@@ -41,6 +41,10 @@ type Slot struct {
 	Update    *Update   `json:"update,omitempty"` // under way; while Tentative it is Current
 	Next      *Update   `json:"next,omitempty"`   // asked for meanwhile
 	Refused   []Refusal `json:"refused,omitempty"`
+
+	// owed are ends to be told when Current serves again, or nothing does. They are not
+	// kept: a start tells who still asks.
+	owed []Report
 }
 
 // Update is a version that is asked for.
@@ -119,7 +123,7 @@ func (s State) clone() State {
 	}
 	for name, m := range s.Models {
 		c := *m
-		c.Kept, c.Refused = slices.Clone(m.Kept), slices.Clone(m.Refused)
+		c.Kept, c.Refused, c.owed = slices.Clone(m.Kept), slices.Clone(m.Refused), slices.Clone(m.owed)
 		if m.Update != nil {
 			u := *m.Update
 			c.Update = &u

@@ -5,6 +5,7 @@ package rollout
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"windhover/control"
 	"windhover/control/ota"
@@ -114,7 +115,12 @@ func (t *turn) wanted(e Want) {
 		m = new(Slot)
 		t.Models[e.Model] = m
 	}
-	if code := m.refused(&u); code != "" {
+	switch code := m.refused(&u); code {
+	case "":
+	case control.Canceled.Name:
+		reject(control.Errorf(control.Canceled, "model %s was removed on this device: a later document installs it again", e.Model))
+		return
+	default:
 		reject(control.Errorf(control.HealthCheckFailed, "version %s was tried and refused: %s", u.Version.Version, code))
 		return
 	}
@@ -139,7 +145,12 @@ func (t *turn) wanted(e Want) {
 	case is == nil && m.Current != nil && m.Current.SHA256 == u.SHA256: // installed already
 		m.Next, m.Current = nil, &u.Version
 		t.Memory, t.save = t.Memory.Raise(e.Model, u.Release), true
-		t.report(e.Model, &u, Report{Status: Succeeded})
+		end := Report{Model: e.Model, Version: u.Version, Job: u.Job, Rev: u.Rev, Status: Succeeded}
+		if len(m.owed) > 0 { // it is on its way back
+			m.owed = append(m.owed, end)
+		} else {
+			t.add(end)
+		}
 	default:
 		if is != nil {
 			t.add(Stop{e.Model})
@@ -160,8 +171,14 @@ func (t *turn) done(e Done) {
 	if m == nil {
 		return
 	}
-	if e.Phase == Restore {
+	switch e.Phase {
+	case Restore:
 		t.restored(e.Model, m, e.SHA256)
+		return
+	case Withdraw:
+		if m.Current == nil {
+			t.settleUp(m)
+		}
 		return
 	}
 	u := m.Update
@@ -238,14 +255,16 @@ func (t *turn) fail(name string, m *Slot, err *control.Error) {
 	m.refuse(u, err.Code)
 	m.Update = nil
 	t.save = true
-	if back {
-		t.serve(name, m)
-	}
-	status := Failure
+	end := Report{Model: name, Version: u.Version, Job: u.Job, Rev: u.Rev, Status: Failure, Err: err, RolledBack: back}
 	if err.Code == control.Canceled {
-		status = Canceled
+		end.Status = Canceled
 	}
-	t.report(name, u, Report{Status: status, Err: err, RolledBack: back})
+	if back {
+		m.owed = append(m.owed, end)
+		t.serve(name, m)
+	} else {
+		t.add(end)
+	}
 	t.add(Collect{})
 	t.next(name, m)
 }
@@ -257,6 +276,14 @@ func (t *turn) serve(name string, m *Slot) {
 		return
 	}
 	t.add(Run{Model: name, Phase: Withdraw})
+}
+
+// settleUp tells the ends that waited for a step back.
+func (t *turn) settleUp(m *Slot) {
+	for _, r := range m.owed {
+		t.add(r)
+	}
+	m.owed = nil
 }
 
 // next lets what was asked for meanwhile begin, by an event of its own: that it has to
@@ -280,22 +307,38 @@ func (t *turn) begin(name string) {
 // document that still asks for it.
 func (t *turn) rollback(e Rollback) {
 	m := t.Models[e.Model]
+	reject := func(format string, args ...any) {
+		t.add(Report{Model: e.Model, Job: e.Job, Status: Rejected, Err: control.Errorf(control.UnknownModel, format, args...)})
+	}
 	if m == nil || m.Current == nil || m.Previous == nil {
-		t.add(Report{Model: e.Model, Job: e.Job, Status: Rejected, Err: control.Errorf(control.UnknownModel, "model %q has no version to go back to", e.Model)})
+		reject("model %q has no version to go back to", e.Model)
 		return
 	}
-	given := *m.Current
+	older := append([]Version{*m.Previous}, m.Kept...)
+	steps := 1 + slices.IndexFunc(older, func(v Version) bool { return e.To == "" || v.Version == e.To })
+	if steps == 0 {
+		var names []string
+		for _, v := range older {
+			names = append(names, v.Version)
+		}
+		reject("version %s of model %s is not installed beside the one that serves: %s", e.To, e.Model, strings.Join(names, ", "))
+		return
+	}
 	if m.Update != nil {
 		t.add(Stop{e.Model})
 		m.Next = nil
 		t.report(e.Model, m.Update, Report{Status: Canceled, Err: control.Errorf(control.Canceled, "the model was rolled back"), RolledBack: m.Tentative})
 		m.Update = nil
 	}
-	m.back()
-	m.refuse(&Update{Version: given}, control.HealthCheckFailed)
-	t.save = true
+	for range steps {
+		given := *m.Current
+		m.back()
+		m.refuse(&Update{Version: given}, control.HealthCheckFailed)
+	}
+	t.mustSave() // what is said to be done is so after a restart too
+	m.owed = append(m.owed, Report{Model: e.Model, Version: *m.Current, Job: e.Job, Status: Succeeded, RolledBack: true})
 	t.serve(e.Model, m)
-	t.add(Report{Model: e.Model, Version: *m.Current, Job: e.Job, Status: Succeeded, RolledBack: true}, Collect{})
+	t.add(Collect{})
 }
 
 // remove forgets a model, but neither its floor nor what was refused.
@@ -305,13 +348,20 @@ func (t *turn) remove(e Remove) {
 		t.add(Report{Model: e.Model, Job: e.Job, Status: Rejected, Err: control.Errorf(control.UnknownModel, "no model %q is installed", e.Model)})
 		return
 	}
+	removed := control.Errorf(control.Canceled, "the model was removed on this device")
 	if m.Update != nil {
 		t.add(Stop{e.Model})
-		t.report(e.Model, m.Update, Report{Status: Canceled, Err: control.Errorf(control.Canceled, "the model was removed")})
+		t.report(e.Model, m.Update, Report{Status: Canceled, Err: removed})
 	}
-	t.Models[e.Model] = &Slot{Refused: m.Refused}
-	t.save = true
-	t.add(Run{Model: e.Model, Phase: Withdraw}, Report{Model: e.Model, Job: e.Job, Status: Succeeded}, Collect{})
+	gone := &Slot{Refused: m.Refused, owed: append(m.owed, Report{Model: e.Model, Job: e.Job, Status: Succeeded})}
+	if e.Wanted != nil {
+		gone.forgive(e.Wanted.SHA256)
+		gone.Refused = append(gone.Refused, Refusal{SHA256: e.Wanted.SHA256, Rev: e.Rev, Code: control.Canceled.Name})
+		t.report(e.Model, &Update{Version: *e.Wanted, Rev: e.Rev}, Report{Status: Canceled, Err: removed})
+	}
+	t.Models[e.Model] = gone
+	t.mustSave()
+	t.add(Run{Model: e.Model, Phase: Withdraw}, Collect{})
 }
 
 // unsaved is what becomes of an event whose state had to be stored and was not.
@@ -321,6 +371,10 @@ func (t *turn) unsaved(e unsaved) {
 		t.boot(e.err)
 	case Want:
 		t.report(of.Model, &of.Update, Report{Status: Failure, Err: e.err})
+	case Rollback:
+		t.add(Report{Model: of.Model, Job: of.Job, Status: Failure, Err: e.err})
+	case Remove:
+		t.add(Report{Model: of.Model, Job: of.Job, Status: Failure, Err: e.err})
 	case begin:
 		m := t.Models[of.Model]
 		t.report(of.Model, m.Next, Report{Status: Failure, Err: e.err})

@@ -76,19 +76,25 @@ func (u *Updater) RunJob(ctx context.Context, j control.Job, report func(control
 	case "model_install":
 		return u.install(ctx, j, report)
 	case "model_activate":
-		m, err := modelOf(j)
+		m, version, err := modelOf(j)
 		if err != nil {
 			return nil, err
 		}
-		return Result{Model: m}, u.cfg.Device.Default(m)
+		return u.activate(ctx, j, m, version)
 	case "model_remove":
-		m, err := modelOf(j)
+		m, _, err := modelOf(j)
 		if err != nil {
 			return nil, err
 		}
-		return u.order(ctx, j, m, rollout.Remove{Model: m, Job: jobOf(j)})
+		e := rollout.Remove{Model: m, Job: jobOf(j)}
+		u.mu.Lock()
+		if w := u.wishes[m]; w != nil {
+			e.Wanted, e.Rev = &rollout.Version{Version: w.model.Version, Release: w.model.Release, SHA256: w.model.SHA256}, w.rev
+		}
+		u.mu.Unlock()
+		return u.order(ctx, j, m, e)
 	case "model_rollback":
-		m, err := modelOf(j)
+		m, _, err := modelOf(j)
 		if err != nil {
 			return nil, err
 		}
@@ -97,21 +103,40 @@ func (u *Updater) RunJob(ctx context.Context, j control.Job, report func(control
 	return nil, control.Errorf(control.Unsupported, "job type %q", j.Type)
 }
 
-// modelOf is the model that a command names.
-func modelOf(j control.Job) (string, error) {
+// modelOf is the model that a command names, and the version if it names one.
+func modelOf(j control.Job) (model, version string, err error) {
 	var p struct {
-		Model string `json:"model"`
+		Model   string `json:"model"`
+		Version string `json:"version"`
 	}
 	if err := json.Unmarshal(j.Params, &p); err != nil {
-		return "", control.Errorf(control.BadRequest, "%s: %v", j.Type, err)
+		return "", "", control.Errorf(control.BadRequest, "%s: %v", j.Type, err)
 	}
 	if p.Model == "" {
-		return "", control.Errorf(control.BadRequest, "%s: model is needed: its name", j.Type)
+		return "", "", control.Errorf(control.BadRequest, "%s: model is needed: its name", j.Type)
 	}
-	return p.Model, nil
+	return p.Model, p.Version, nil
 }
 
-// order tells the machine something that it does at once.
+// activate makes a model the default one, in a version that is installed; "" for the one
+// that serves. What is newer than that is taken back, as by model_rollback.
+func (u *Updater) activate(ctx context.Context, j control.Job, model, version string) (any, error) {
+	var res any = Result{Model: model}
+	s := u.machine.State().Models[model]
+	switch {
+	case version == "":
+	case s == nil || s.Current == nil:
+		return nil, control.Errorf(control.UnknownModel, "model %q did not come by an update: a version of it cannot be chosen", model)
+	case s.Current.Version != version:
+		var err error
+		if res, err = u.order(ctx, j, model, rollout.Rollback{Model: model, Job: jobOf(j), To: version}); err != nil {
+			return res, err
+		}
+	}
+	return res, u.cfg.Device.Default(model)
+}
+
+// order tells the machine something that takes no longer than loading a version.
 func (u *Updater) order(ctx context.Context, j control.Job, model string, e rollout.Event) (any, error) {
 	w := &waiter{job: jobOf(j), model: model}
 	defer u.enlist(w)()
