@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/activation"
+
 	"windhover/appliance/web"
 	"windhover/control"
 	"windhover/kernels"
@@ -44,6 +46,7 @@ type server struct {
 	opt      ServeOptions
 	log      *slog.Logger
 	notify   *notifier
+	given    given // sockets of the service manager
 	reg      *registry
 	backend  *backend
 	deployer *deployer
@@ -65,6 +68,10 @@ type server struct {
 func Serve(ctx context.Context, cfg Config, opt ServeOptions) error {
 	s := &server{cfg: cfg, opt: opt, log: opt.Log}
 	var err error
+	if s.given, err = takeSockets(activation.Files(true)); err != nil {
+		return err
+	}
+	defer func() { _ = s.given.close() }() // those that serve are closed by then
 	if s.notify, err = newNotifier(); err != nil {
 		return err
 	}
@@ -76,7 +83,7 @@ func Serve(ctx context.Context, cfg Config, opt ServeOptions) error {
 		return err
 	}
 	defer func() { _ = lock.Close() }() // nothing is written to it
-	socket, err := listenSocket(cfg.Paths.Socket)
+	socket, err := s.listenLocal()
 	if err != nil {
 		return err
 	}
@@ -142,6 +149,7 @@ func (s *server) openUpdates() {
 	d := s.deployer
 	d.check, d.who, d.reg, d.log = s.cfg.VQF.Check, s.backend.who, s.reg, s.log
 	d.event, d.wake, d.pulse = s.event, s.backend.wakeDrop, s.backend.pulse
+	d.observing, d.tookBack = time.Duration(s.cfg.Drop.ObserveS)*time.Second, s.backend.metrics.backs.Inc
 	u, err := openUpdates(s.cfg, d, s.log, s.backend.metrics, func(r control.Reported) { s.control.Report(r) })
 	if err != nil {
 		s.log.Error("no updates over the air: what is remembered of them cannot be used, and is left as it is", "error", err)
@@ -158,10 +166,10 @@ func (s *server) desired(target string, document []byte) {
 	}
 }
 
-// observe hands on the end of a request.
+// observe counts the end of a request on the version that it ran on.
 func (s *server) observe(o control.Observation) {
-	if s.updates != nil {
-		s.updates.install.observe(o)
+	if s.deployer.tally.observe(o) {
+		s.deployer.wake()
 	}
 }
 
@@ -172,15 +180,9 @@ func (s *server) run(ctx context.Context, socket net.Listener) error {
 	api := &api{b: s.backend, status: s.status, jobs: s.control.Jobs}
 	local := api.local(web.New(webBox{s: s, trusted: true}, web.Options{Client: "socket"}))
 	wg.Go(func() { serveHTTP(inner, socket, local, s.log) })
-	if s.cfg.HTTP.Listen != "" {
-		l, err := net.Listen("tcp", s.cfg.HTTP.Listen)
-		if err != nil {
-			// Health and metrics are worth less than serving.
-			s.log.Error("no HTTP: set http.listen to a free address, or to \"\"", "key", "http.listen", "error", err)
-		} else {
-			port := web.New(webBox{s: s, trusted: s.cfg.HTTP.TokenFile != ""}, web.Options{Client: "http"})
-			wg.Go(func() { serveHTTP(inner, l, web.Guard(s.door(), api.public(port)), s.log) })
-		}
+	if l := s.listenHTTP(); l != nil {
+		port := web.New(webBox{s: s, trusted: s.cfg.HTTP.TokenFile != ""}, web.Options{Client: "http"})
+		wg.Go(func() { serveHTTP(inner, l, web.Guard(s.door(), api.public(port)), s.log) })
 	}
 	watchCtx, stopWatch := context.WithCancel(inner)
 	watching := make(chan struct{})
