@@ -169,9 +169,7 @@ func (p *parsed) probe(prefix string, block int, plausible func(half uint16) boo
 				return fits, err
 			}
 			if plain {
-				page := int64(os.Getpagesize())
-				from, to := at/page*page, (at+int64(len(buf))+page-1)/page*page
-				forget(file, from, to-from)
+				forget(file, at, int64(len(buf)))
 			}
 			for l := range fits {
 				fits[l] = fits[l] && scalesFit(buf, Layout(l), block, plausible)

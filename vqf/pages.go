@@ -11,8 +11,8 @@ import (
 	"unsafe"
 )
 
-// PageAlign is what offsets, lengths and addresses of reads by Pages are multiples
-// of. No disk asks for more.
+// PageAlign is what offsets, lengths and addresses of reads by Pages are multiples of,
+// whatever the pages of the kernel are. No disk asks for more.
 const PageAlign = 4096
 
 // Pages reads an open file past the page cache: what is read lies where it was
@@ -24,6 +24,19 @@ type Pages struct {
 	f      *os.File
 	cached atomic.Bool // reads go through the page cache
 	area   *cipherArea // of an encrypted file
+}
+
+// alignedEnough says whether reads may be so aligned in memory and in the file; 0 is a
+// file that cannot be read past the cache at all.
+func alignedEnough(mem, offset uint32) bool {
+	return mem > 0 && offset > 0 && PageAlign%mem == 0 && PageAlign%offset == 0
+}
+
+// pagesOf widens a range of a file to the pages of the system that it touches, since the
+// page cache drops none in part.
+func pagesOf(from, n, page int64) (int64, int64) {
+	begin := from / page * page
+	return begin, (from+n+page-1)/page*page - begin
 }
 
 // PageRange is one read of a [PageQueue].

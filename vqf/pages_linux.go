@@ -16,7 +16,10 @@ import (
 func reopen(f *os.File, path string) (again *os.File, cached bool, err error) {
 	same := fmt.Sprintf("/proc/self/fd/%d", f.Fd())
 	if again, err = os.OpenFile(same, os.O_RDONLY|unix.O_DIRECT, 0); err == nil {
-		return again, false, nil
+		if takesPages(again) {
+			return again, false, nil
+		}
+		_ = again.Close() // nothing was read yet
 	}
 	if again, err = os.OpenFile(same, os.O_RDONLY, 0); err == nil {
 		return again, true, nil
@@ -27,6 +30,15 @@ func reopen(f *os.File, path string) (again *os.File, cached bool, err error) {
 		return nil, false, err
 	}
 	return os.NewFile(uintptr(fd), path), true, nil
+}
+
+// takesPages says whether what is open past the page cache may be read by our pages. A
+// file system with blocks as large as the pages of a kernel that has large ones may ask
+// for more; one that does not say (before Linux 6.1) is taken to go by the disk.
+func takesPages(f *os.File) bool {
+	var st unix.Statx_t
+	err := unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_DIOALIGN, &st)
+	return err != nil || st.Mask&unix.STATX_DIOALIGN == 0 || alignedEnough(st.Dio_mem_align, st.Dio_offset_align)
 }
 
 // PageQueue has many reads under way at once, which small reads need to be as fast

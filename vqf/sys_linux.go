@@ -36,6 +36,7 @@ func replaceFD(f, other *os.File) error {
 // forget lets the page cache drop a range of the file. It is a hint: nothing is
 // lost where it is not taken.
 func forget(f *os.File, from, n int64) {
+	from, n = pagesOf(from, n, int64(os.Getpagesize()))
 	_ = unix.Fadvise(int(f.Fd()), from, n, unix.FADV_DONTNEED)
 }
 
