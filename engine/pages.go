@@ -90,6 +90,9 @@ func (p *pagePool) trim() {
 	for _, pg := range p.free {
 		if pg.taken {
 			advise([][]byte{pg.data}, unix.MADV_DONTNEED)
+			// Where the system's huge pages are larger (32 MiB with pages of 16 KiB), one of
+			// a neighbour's would bring this page's memory back.
+			advise([][]byte{pg.data}, unix.MADV_NOHUGEPAGE)
 			pg.taken = false
 		}
 	}
