@@ -128,6 +128,7 @@ func (s *server) build(topo kernels.Topology) error {
 	if err != nil {
 		return err
 	}
+	s.backend.metrics.reg.MustRegister(boxCollector{s.control.Counters, s.backend.Stats, s.reg.pinned})
 	who.changed = s.control.InfoChanged // it names the trusted keys
 	s.backend.submit = s.control.SubmitJob
 	loader := newLoader(s.cfg, s.backend.who.pass, len(topo.All), s.backend.pulse)
