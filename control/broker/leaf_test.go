@@ -3,13 +3,14 @@
 package broker
 
 import (
+	"encoding/json"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,13 +20,12 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// hubEnv makes this program a NATS server instead of running its tests:
-// DIR MQTT-PORT LEAF-PORT.
+// hubEnv makes this program a NATS server instead of running its tests: a hub in JSON.
 const hubEnv = "WINDHOVER_TEST_HUB"
 
 func TestMain(m *testing.M) {
-	if args := strings.Fields(os.Getenv(hubEnv)); len(args) == 3 {
-		if err := serveHub(args[0], args[1], args[2]); err != nil {
+	if text := os.Getenv(hubEnv); text != "" {
+		if err := serveHub([]byte(text)); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -35,22 +35,25 @@ func TestMain(m *testing.M) {
 }
 
 // serveHub is the other process: a NATS server as an operator runs one, with a port
-// for MQTT and one for leaf nodes that asks for a user.
-func serveHub(dir, mqttPort, leafPort string) error {
-	mp, err := strconv.Atoi(mqttPort)
-	if err != nil {
-		return err
-	}
-	lp, err := strconv.Atoi(leafPort)
-	if err != nil {
+// for MQTT and one for leaf nodes that asks for a user; alone or in a cluster.
+func serveHub(text []byte) error {
+	var h hub
+	if err := json.Unmarshal(text, &h); err != nil {
 		return err
 	}
 	o := &server.Options{
-		ServerName: "hub", DontListen: true, NoSigs: true, JetStream: true, StoreDir: dir, JetStreamDomain: "hub",
-		MQTT: server.MQTTOpts{Host: "127.0.0.1", Port: mp},
+		ServerName: h.Name, DontListen: len(h.Routes) == 0, Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true,
+		JetStream: true, StoreDir: h.Dir, JetStreamDomain: "hub",
+		MQTT: server.MQTTOpts{Host: "127.0.0.1", Port: h.MQTT},
 	}
-	o.LeafNode.Host, o.LeafNode.Port = "127.0.0.1", lp
+	o.LeafNode.Host, o.LeafNode.Port = "127.0.0.1", h.Leaf
 	o.LeafNode.Username, o.LeafNode.Password = "box", "pw"
+	if len(h.Routes) > 0 {
+		o.Cluster = server.ClusterOpts{Name: "hub", Host: "127.0.0.1", Port: h.Cluster}
+		for _, port := range h.Routes {
+			o.Routes = append(o.Routes, &url.URL{Scheme: "nats", Host: fmt.Sprintf("127.0.0.1:%d", port)})
+		}
+	}
 	srv, err := server.NewServer(o)
 	if err != nil {
 		return err
@@ -66,18 +69,38 @@ func serveHub(dir, mqttPort, leafPort string) error {
 
 // hub is that process.
 type hub struct {
-	t          *testing.T
-	dir        string
-	mqtt, leaf int
-	cmd        *exec.Cmd
+	Name       string
+	Dir        string
+	MQTT, Leaf int
+	Cluster    int   // port for the other servers of its cluster
+	Routes     []int // those of all of them; none: it is alone
+
+	t   *testing.T
+	cmd *exec.Cmd
 }
 
 func newHub(t *testing.T) *hub {
 	t.Helper()
-	h := &hub{t: t, dir: t.TempDir(), mqtt: unused(t), leaf: unused(t)}
-	h.start()
-	t.Cleanup(h.kill)
-	return h
+	return newCluster(t, 1)[0]
+}
+
+// newCluster starts n servers that are one, each a process of its own.
+func newCluster(t *testing.T, n int) []*hub {
+	t.Helper()
+	hubs := make([]*hub, n)
+	var routes []int
+	for i := range hubs {
+		hubs[i] = &hub{t: t, Name: fmt.Sprint("hub", i), Dir: t.TempDir(), MQTT: unused(t), Leaf: unused(t), Cluster: unused(t)}
+		routes = append(routes, hubs[i].Cluster)
+	}
+	for _, h := range hubs {
+		if n > 1 {
+			h.Routes = routes
+		}
+		h.start()
+		t.Cleanup(h.kill)
+	}
+	return hubs
 }
 
 func unused(t *testing.T) int {
@@ -96,12 +119,28 @@ func (h *hub) start() {
 	if err != nil {
 		h.t.Fatal(err)
 	}
+	text, err := json.Marshal(h)
+	if err != nil {
+		h.t.Fatal(err)
+	}
 	h.cmd = exec.Command(self)
-	h.cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %d %d", hubEnv, h.dir, h.mqtt, h.leaf))
+	h.cmd.Env = append(os.Environ(), hubEnv+"="+string(text))
 	h.cmd.Stderr = os.Stderr
 	if err := h.cmd.Start(); err != nil {
 		h.t.Fatal(err)
 	}
+}
+
+// join starts a box whose broker has a link to this server.
+func (h *hub) join() *Broker {
+	h.t.Helper()
+	file := filepath.Join(h.t.TempDir(), "leaf")
+	if err := os.WriteFile(file, []byte("box:pw\n"), 0o600); err != nil {
+		h.t.Fatal(err)
+	}
+	b := start(h.t, Options{Device: "edge1", Leaf: Leaf{URL: fmt.Sprintf("nats://127.0.0.1:%d", h.Leaf), Credentials: file}})
+	linked(h.t, b, true)
+	return b
 }
 
 func (h *hub) kill() {
@@ -112,7 +151,7 @@ func (h *hub) kill() {
 // client connects to the hub once it answers.
 func (h *hub) client(id string) (mqtt.Client, chan got) {
 	h.t.Helper()
-	b := &Broker{addr: fmt.Sprintf("127.0.0.1:%d", h.mqtt)}
+	b := &Broker{addr: fmt.Sprintf("127.0.0.1:%d", h.MQTT)}
 	for limit := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		c, in, err := dial(h.t, b, id, "", "", true)
 		if err == nil {
@@ -151,18 +190,30 @@ func ask(t *testing.T, c mqtt.Client, topic, payload string, in chan got) got {
 	}
 }
 
+// seesRetained holds that somebody who comes later finds what was retained.
+func (h *hub) seesRetained(id, topic, want string) {
+	h.t.Helper()
+	c, in := h.client(id)
+	for limit := time.Now().Add(20 * time.Second); time.Now().Before(limit); {
+		must(h.t, c.Subscribe(topic, 1, nil))
+		select {
+		case g := <-in:
+			if g.retained && g.payload == want {
+				return
+			}
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+	h.t.Errorf("who comes late at %s does not see what is retained on %s", h.Name, topic)
+}
+
 // TestLeaf_P58 joins a box to a hub in another process: a request published there arrives
 // here, its answer there, with QoS 1; what the box retains is there for who comes
 // later. The hub dies and comes back, and the box serves its own clients all the while.
 func TestLeaf_P58(t *testing.T) {
 	h := newHub(t)
-	file := filepath.Join(t.TempDir(), "leaf")
-	if err := os.WriteFile(file, []byte("box:pw\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	remote, replies := h.client("remote")
-	b := start(t, Options{Device: "edge1", Leaf: Leaf{URL: fmt.Sprintf("nats://127.0.0.1:%d", h.leaf), Credentials: file}})
-	linked(t, b, true)
+	b := h.join()
 	dev, requests, err := dial(t, b, "dev", "", "", true)
 	if err != nil {
 		t.Fatal(err)
@@ -177,19 +228,7 @@ func TestLeaf_P58(t *testing.T) {
 		t.Errorf("the hub got %+v", g)
 	}
 	must(t, dev.Publish(status, 1, true, "online"))
-	late, in := h.client("late")
-	seen := false
-	for limit := time.Now().Add(20 * time.Second); !seen && time.Now().Before(limit); {
-		must(t, late.Subscribe(status, 1, nil))
-		select {
-		case g := <-in:
-			seen = g.retained && g.payload == "online"
-		case <-time.After(200 * time.Millisecond):
-		}
-	}
-	if !seen {
-		t.Error("who comes late at the hub does not see what the box retains")
-	}
+	h.seesRetained("late", status, "online")
 
 	h.kill()
 	linked(t, b, false)
@@ -207,6 +246,41 @@ func TestLeaf_P58(t *testing.T) {
 	if g := ask(t, dev, res, "again", replies); g.payload != "again" {
 		t.Errorf("after it came back the hub got %+v", g)
 	}
+}
+
+// TestLeafOfACluster_P112 joins a box to one server of a cluster of three, each in a process
+// of its own: who is connected to another one of them asks the box and is answered. The
+// server that the box is linked to dies; the box, which was told of one alone, links to
+// another, and everything goes on.
+func TestLeafOfACluster_P112(t *testing.T) {
+	hubs := newCluster(t, 3)
+	b := hubs[0].join()
+	const req, res, status = "windhover/v1/edge1/req/me/prompt", "windhover/v1/edge1/res/me/r1", "windhover/v1/edge1/status"
+	dev, requests, err := dial(t, b, "dev", "", "", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	must(t, dev.Subscribe("windhover/v1/edge1/req/+/+", 1, nil))
+	remote, replies := hubs[1].client("remote")
+	must(t, remote.Subscribe("windhover/v1/edge1/res/me/#", 1, nil))
+	if g := ask(t, remote, req, "hi", requests); g.topic != req || g.payload != "hi" {
+		t.Errorf("the box got %+v", g)
+	}
+	if g := ask(t, dev, res, "hello", replies); g.topic != res || g.payload != "hello" {
+		t.Errorf("the client got %+v", g)
+	}
+	must(t, dev.Publish(status, 1, true, "online"))
+	hubs[2].seesRetained("late", status, "online")
+
+	hubs[0].kill()
+	linked(t, b, true) // to another server, or not yet
+	if g := ask(t, dev, res, "still", replies); g.payload != "still" && g.payload != "hello" {
+		t.Errorf("after the server died the client got %+v", g)
+	}
+	for g := (got{}); g.payload != "again"; { // what was published in between may come first
+		g = ask(t, remote, req, "again", requests)
+	}
+	hubs[2].seesRetained("later", status, "online")
 }
 
 func TestLeafRefuses(t *testing.T) {
