@@ -67,43 +67,18 @@ func configFiles(path string, mustExist bool) ([]string, error) {
 	return append(files, more...), nil
 }
 
+// mergeFile takes over what a file says. A list replaces the one before as a whole: so
+// does go-toml by itself.
 func mergeFile(cfg *Config, path string) error {
 	raw, err := os.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("config: %w", err)
 	}
-	// go-toml appends to lists that hold something. A later file replaces a list as it
-	// replaces every other value, by an empty one too.
-	before := lists(reflect.ValueOf(cfg).Elem())
-	held := make([]reflect.Value, len(before))
-	for i, l := range before {
-		held[i] = reflect.ValueOf(l.Interface())
-		l.SetZero()
-	}
 	dec := toml.NewDecoder(bytes.NewReader(raw)).DisallowUnknownFields()
 	if err := dec.Decode(cfg); err != nil {
 		return tomlError(path, err)
 	}
-	for i, l := range before {
-		if l.IsNil() {
-			l.Set(held[i])
-		}
-	}
 	return nil
-}
-
-// lists are the keys of a configuration that hold more than one value.
-func lists(v reflect.Value) []reflect.Value {
-	var out []reflect.Value
-	for i := range v.NumField() {
-		switch f := v.Field(i); f.Kind() {
-		case reflect.Struct:
-			out = append(out, lists(f)...)
-		case reflect.Slice:
-			out = append(out, f)
-		}
-	}
-	return out
 }
 
 // typeMismatch is go-toml's way to say that a value has the wrong type, in terms of Go.
