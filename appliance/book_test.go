@@ -16,7 +16,7 @@ import (
 
 // A book of an earlier version is taken over, one of a later version keeps the daemon
 // from starting, and stays as it is.
-func TestBookOfOtherVersions(t *testing.T) {
+func TestBookOfOtherVersions_P79_P80(t *testing.T) {
 	state := t.TempDir()
 	ctx := context.Background()
 	r := newRig(t, state)

@@ -110,6 +110,9 @@ func (s *server) build(topo kernels.Topology) error {
 		duties: s.duties(), built: make(chan struct{}),
 	}
 	defer close(s.backend.built)
+	if err := checkSchemas(s.cfg.Paths); err != nil {
+		return err
+	}
 	b, err := openBook(filepath.Join(s.cfg.Paths.state(), "installed.json"))
 	if errors.Is(err, control.Incompatible) {
 		return err

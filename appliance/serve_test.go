@@ -253,6 +253,7 @@ func TestServeDropAsk(t *testing.T) {
 	}
 	b.stop()
 	b.heard(t, "STOPPING=1")
+	versioned(t, b.cfg.Paths)
 }
 
 func httpStatus(t *testing.T, b *box, path string) int {

@@ -200,6 +200,7 @@ func TestUpdatesOverTheAir(t *testing.T) {
 	if err != nil || len(left) != 0 {
 		t.Errorf("left of downloads: %v, %v", left, err)
 	}
+	versioned(t, b.cfg.Paths)
 }
 
 // Each attack, once over the wire.
@@ -377,7 +378,7 @@ func TestModelJobs(t *testing.T) {
 }
 
 // A state of a later program is refused untouched: the box serves what is dropped.
-func TestUpdatesOfALaterProgram(t *testing.T) {
+func TestUpdatesOfALaterProgram_P113(t *testing.T) {
 	w := newWorks(t)
 	later := []byte(`{"v":99,"models":{}}`)
 	var path string
