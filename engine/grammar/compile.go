@@ -57,11 +57,7 @@ func Call(tools []Tool) (*Grammar, error) {
 	c := newCompiler(value{})
 	var alts []int32
 	for i, t := range tools {
-		raw := t.Parameters
-		if raw == nil {
-			raw = []byte(`{"type":"object"}`)
-		}
-		v, err := parse(raw)
+		v, err := parameters(t.Parameters)
 		if err == nil {
 			c.root, c.refs = v, map[string]int32{}
 			var args, end int32
@@ -80,6 +76,25 @@ func Call(tools []Tool) (*Grammar, error) {
 		return nil, problem("", "no tools to call")
 	}
 	return c.grammar(c.split(alts...))
+}
+
+// parameters reads the schema of the arguments of a tool, which are an object.
+func parameters(raw []byte) (value, error) {
+	v := value{kind: "object"}
+	if raw != nil {
+		var err error
+		if v, err = parse(raw); err != nil {
+			return v, err
+		}
+	}
+	typ, named := v.fields["type"]
+	switch {
+	case v.kind == "object" && len(v.keys) == 0:
+		return parse([]byte(`{"type":"object"}`))
+	case named && typ.text != "object":
+		return v, problem("/type", "the arguments of a tool are an object")
+	}
+	return v, nil
 }
 
 // compiler makes a program of a schema.

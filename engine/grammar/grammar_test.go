@@ -188,7 +188,7 @@ func TestDepth(t *testing.T) {
 
 func TestCall(t *testing.T) {
 	g, err := grammar.Call([]grammar.Tool{
-		{Name: "now"},
+		{Name: "now", Parameters: []byte(`{}`)},
 		{Name: "set", Parameters: []byte(`{"type":"object","properties":{"t":{"$ref":"#/$defs/t"}},"required":["t"],"$defs":{"t":{"type":"integer"}}}`)},
 		{Name: "name", Parameters: []byte(`{"type":"object","properties":{"t":{"$ref":"#/$defs/t"}},"required":["t"],"$defs":{"t":{"type":"null"}}}`)},
 	})
@@ -198,6 +198,8 @@ func TestCall(t *testing.T) {
 	m := grammar.NewMachine(g, byteVocab())
 	for text, want := range map[string]bool{
 		`{"name": "now", "arguments": {}}`:          true,
+		`{"name": "now", "arguments": {"a": 1}}`:    true,
+		`{"name": "now", "arguments": 1}`:           false,
 		`{"name": "set", "arguments": {"t": 20}}`:   true,
 		`{"name": "name", "arguments": {"t":null}}`: true,
 		`{"name": "set", "arguments": {"t": null}}`: false,
@@ -211,6 +213,9 @@ func TestCall(t *testing.T) {
 	var e *grammar.Error
 	if _, err := grammar.Call([]grammar.Tool{{Name: "a"}, {Name: "b", Parameters: []byte(`{"properties":{"x":{"format":"y"}}}`)}}); !errors.As(err, &e) || e.At != "/tools/1/properties/x" {
 		t.Errorf("got %v, want a place in the second tool", err)
+	}
+	if _, err := grammar.Call([]grammar.Tool{{Name: "a", Parameters: []byte(`{"type":"string"}`)}}); !errors.As(err, &e) || e.At != "/tools/0/type" {
+		t.Errorf("arguments that are a string: got %v", err)
 	}
 	if _, err := grammar.Call(nil); err == nil {
 		t.Error("no tools: no error")
