@@ -87,10 +87,10 @@ func TestManNamesEveryFlag(t *testing.T) {
 	}
 }
 
-// windhover(8) names every key of the configuration but those that have one value
+// windhover.toml(5) names every key of the configuration but those that have one value
 // only so far, and the tables of lists.
 func TestManConfiguration(t *testing.T) {
-	page := manPage(t, "windhover.8")
+	page := manPage(t, "windhover.toml.5")
 	const later = " engine.kv engine.residency drop.require_signature vqf.key_file "
 	var walk func(v reflect.Type, prefix string)
 	walk = func(v reflect.Type, prefix string) {
@@ -102,7 +102,7 @@ func TestManConfiguration(t *testing.T) {
 				continue
 			}
 			if !strings.Contains(page, key) && !strings.Contains(later, " "+key+" ") {
-				t.Errorf("windhover.8 does not name %s", key)
+				t.Errorf("windhover.toml.5 does not name %s", key)
 			}
 		}
 	}
