@@ -395,6 +395,30 @@ func TestRememberForgetsWhatItCannotStore(t *testing.T) {
 	}
 }
 
+// What a cut left half written goes at the next start, and nothing else does.
+func TestCutWritesAreRemoved(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{".session.123", ".retained.json.9", ".dedupe.log.7", ".session", "session", ".windhover-x.tmp"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("{"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, bad := openJournal(dir, 10); len(bad) > 0 {
+		t.Fatal(bad)
+	}
+	left, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, path := range left {
+		names = append(names, filepath.Base(path))
+	}
+	if got := strings.Join(names, " "); got != ".session .windhover-x.tmp jobs session" {
+		t.Errorf("left: %s", got)
+	}
+}
+
 func TestDedupeLogIsBounded_P29(t *testing.T) {
 	dir := t.TempDir()
 	j, _, bad := openJournal(dir, 10)

@@ -44,6 +44,22 @@ func writeFile(dir, name string, data []byte) error {
 	return syncDir(dir)
 }
 
+// tidyState removes what cut calls of writeFile have left in the state directory.
+func tidyState(dir string) error {
+	var errs []error
+	for _, name := range []string{"session", "dedupe.log", retainedFile} {
+		left, err := filepath.Glob(filepath.Join(dir, "."+name+".*"))
+		errs = append(errs, err)
+		for _, path := range left {
+			errs = append(errs, os.Remove(path))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("control: state: %w", err)
+	}
+	return nil
+}
+
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -113,6 +129,9 @@ func openJournal(dir string, keep int) (*journal, []jobFile, []error) {
 	var bad []error
 	if err := os.MkdirAll(j.jobs(), 0o700); err != nil {
 		bad = append(bad, fmt.Errorf("control: state: %w", err))
+	}
+	if err := tidyState(dir); err != nil {
+		bad = append(bad, err)
 	}
 	if err := j.readIDs(); err != nil {
 		bad = append(bad, err)
