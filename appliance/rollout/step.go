@@ -117,11 +117,13 @@ func (t *turn) wanted(e Want) {
 	}
 	switch code := m.refused(&u); code {
 	case "":
+	case m.owes(&u): // and tells it when it is back
+		return
 	case control.Canceled.Name:
 		reject(control.Errorf(control.Canceled, "model %s was removed on this device: a later document installs it again", e.Model))
 		return
 	default:
-		reject(control.Errorf(control.HealthCheckFailed, "version %s was tried and refused: %s", u.Version.Version, code))
+		reject(control.Errorf(codeOf(code), "version %s was tried before and refused", u.Version.Version))
 		return
 	}
 	before := m.Current // what served before the update under way
@@ -276,6 +278,27 @@ func (t *turn) serve(name string, m *Slot) {
 		return
 	}
 	t.add(Run{Model: name, Phase: Withdraw})
+}
+
+// codeOf finds the code of a refusal by its name; one that a later program gave is none
+// of ours.
+func codeOf(name string) control.Code {
+	for _, c := range control.Codes() {
+		if c.Name == name {
+			return c
+		}
+	}
+	return control.HealthCheckFailed
+}
+
+// owes is the code of an end that the same demand has come to, and that is not told yet.
+func (m *Slot) owes(u *Update) string {
+	for _, r := range m.owed {
+		if r.Version.SHA256 == u.SHA256 && r.Rev == u.Rev && r.Job == u.Job && r.Err != nil {
+			return r.Err.Code.Name
+		}
+	}
+	return ""
 }
 
 // settleUp tells the ends that waited for a step back.

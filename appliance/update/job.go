@@ -141,14 +141,22 @@ func (u *Updater) order(ctx context.Context, j control.Job, model string, e roll
 	w := &waiter{job: jobOf(j), model: model}
 	defer u.enlist(w)()
 	if !u.send(ctx, e) {
-		return nil, errStopped
+		return u.stopped(ctx)
 	}
 	select {
 	case r := <-w.end:
 		return result(r)
 	case <-ctx.Done():
+		return nil, errStopped
 	case <-u.done:
+		return u.stopped(ctx)
 	}
+}
+
+// stopped waits for the context of a job, which ends soon after Run has: only then does
+// who ran the job know that it is the device that stops, and not the job that failed.
+func (u *Updater) stopped(ctx context.Context) (any, error) {
+	<-ctx.Done()
 	return nil, errStopped
 }
 
@@ -221,13 +229,14 @@ func (u *Updater) install(ctx context.Context, j control.Job, report func(contro
 		return nil, err
 	}
 	if !sent {
-		return nil, errStopped
+		return u.stopped(ctx)
 	}
 	select {
 	case r := <-w.end:
 		return result(r)
 	case <-ctx.Done():
 	case <-u.done:
+		<-ctx.Done()
 	}
 	if !control.CanceledByClient(ctx) {
 		return nil, errStopped // the next start goes on with it
