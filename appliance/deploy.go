@@ -55,6 +55,15 @@ type deployer struct {
 	quarantine string               // records of bad files
 	space      func() (int64, bool) // free bytes of the store's disk
 	low        bool                 // people were told that there is little
+
+	grace   time.Duration        // goneAfter; tests that have none need no second look
+	missing map[string]time.Time // since when the file of a model is gone
+
+	observing time.Duration        // how long an update is on trial; 0: it is not
+	tally     *tallies             // how requests end on what serves
+	trials    map[string]time.Time // since when a version is on trial, by model
+	fallen    map[string]fallen    // versions that the daemon went down with, until their files are seen
+	tookBack  func()               // counts versions that were taken back
 }
 
 // newDeployer makes a deployer without the parts that tests replace: check, reg,
@@ -63,6 +72,7 @@ func newDeployer(p Paths, b *book) *deployer {
 	return &deployer{
 		drop: p.drop(), store: store{p.store()}, quarantine: p.quarantine(), space: func() (int64, bool) { return freeSpace(p.store()) }, book: b, managed: func(string) bool { return false }, leases: newLeases(), now: time.Now, pulse: new(pulse),
 		seen: map[string]*sighting{}, refused: map[string]*refusal{}, unmarked: map[string]time.Time{}, revived: map[string]bool{},
+		tally: newTallies(), trials: map[string]time.Time{}, fallen: map[string]fallen{}, tookBack: func() {},
 	}
 }
 
@@ -89,6 +99,8 @@ func (d *deployer) deploy(ctx context.Context, s *sighting) time.Duration {
 		}
 	}
 	in.Entry, in.Held = c.Entry, false
+	before, replaces := d.book.Models[c.Name]
+	in.Trial = d.trialOf(in, before, replaces)
 	if !known {
 		err := d.isolated(s)
 		if err == nil {
@@ -109,7 +121,9 @@ func (d *deployer) deploy(ctx context.Context, s *sighting) time.Duration {
 		return d.failed(ctx, s, err, control.HealthCheckFailed)
 	}
 	d.book.Models[c.Name] = in
-	d.save()
+	if d.save(); in.Trial != nil {
+		d.trials[c.Name] = d.now()
+	}
 	s.ready, s.failure = true, nil
 	if !known {
 		d.acquit(in.SHA256)
@@ -142,6 +156,7 @@ func (d *deployer) activate(ctx context.Context, v *serving, failure *control.Er
 	}
 	doc := document(v, speed)
 	doc.Error, doc.Trust = failure, kindOf(d.who.standing(v.installed))
+	d.tally.begin(v, v.installed.Trial != nil)
 	d.retire(d.reg.activate(v.Name, v, doc))
 	return nil
 }
@@ -263,15 +278,23 @@ func (d *deployer) retire(s *serving) {
 		if err := s.Close(); err != nil {
 			d.log.Error("close model", "model", s.Name, "error", err)
 		}
+		d.reg.drained(s)
 		d.log.Info("model version unloaded", "model", s.Name, "version", s.Version)
 	})
 }
 
 // recall restores the default order of the last run, so that the models take
 // their old places whatever order they are loaded in, and clears what a run that
-// was cut off left behind.
+// was cut off left behind. What served is known from now on, as what is on its way: who
+// asks for it is not told that there is no such model.
 func (d *deployer) recall() {
+	d.chargeTrials()
 	d.reg.prefer(d.book.Order)
+	for _, name := range d.book.Order {
+		if in, dropped := d.book.Models[name]; dropped && !in.Held || d.managed(name) {
+			d.state(name, stateLoading)
+		}
+	}
 	if err := d.store.tidy(); err != nil {
 		d.log.Error("store", "error", err)
 	}
@@ -286,6 +309,7 @@ func (d *deployer) recall() {
 // close waits for versions on their way out and closes those that serve. Nothing
 // may ask for them any more.
 func (d *deployer) close() {
+	d.pardonTrials()
 	for _, s := range d.reg.all() {
 		d.retire(s)
 	}
@@ -324,6 +348,9 @@ func (d *deployer) collect() {
 	}
 	for _, in := range d.book.Models {
 		keep[in.Key] = true
+		if in.Trial != nil {
+			keep[in.Trial.Before.Key] = true
+		}
 	}
 	if err := d.store.collect(keep); err != nil {
 		d.log.Error("store", "error", err)

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"windhover/appliance/update"
 	"windhover/control"
@@ -178,7 +179,7 @@ func (b *backend) verifyJob(ctx context.Context, j control.Job, report func(cont
 		judge := b.who.policy().require || b.who.knowsSigner(path) || b.who.strict() && (inside(path) || exists(path+signatureEnd))
 		return b.child(ctx, b.verifyArgs(path, judge), verifying)
 	}
-	s, release, err := b.reg.acquire(ctx, p.Model)
+	s, release, err := b.awaitModel(ctx, p.Model)
 	if err != nil {
 		return nil, err
 	}
@@ -190,6 +191,27 @@ func (b *backend) verifyJob(ctx context.Context, j control.Job, report func(cont
 	}
 	return withTrust(out, b.reg.trustOf(s.Name))
 }
+
+// awaitModel is acquire that waits for a model on its way: a job that was queued when the
+// daemon went down begins before the models are back.
+func (b *backend) awaitModel(ctx context.Context, name string) (*serving, func(), error) {
+	look := time.NewTicker(lookForModel)
+	defer look.Stop()
+	for {
+		s, release, err := b.reg.acquire(ctx, name)
+		if !errors.Is(err, control.ModelNotReady) {
+			return s, release, err
+		}
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return nil, nil, context.Cause(ctx)
+		}
+	}
+}
+
+// lookForModel is how often that is looked for.
+const lookForModel = 200 * time.Millisecond
 
 // verifyArgs is how a child verifies a file. judge: it has to be signed by a trusted
 // key. No secret is among the arguments, which others can see.

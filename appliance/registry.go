@@ -25,6 +25,7 @@ const (
 	stateReady     = "ready"
 	stateFailed    = "failed"
 	stateStalled   = "stalled"
+	stateUnloading = "unloading"
 )
 
 // servable is a loaded model. *engine.Model is one; tests have a fake.
@@ -83,6 +84,9 @@ type modelEntry struct {
 	// swap is open while one version is unloaded to make room for the next:
 	// requests wait for it to close. nil otherwise.
 	swap chan struct{}
+	// leaving is the version of a model that was taken away, until its last request is
+	// done; nil otherwise.
+	leaving *serving
 }
 
 // registry knows the models, which version of each serves, and which model is
@@ -148,6 +152,8 @@ func (r *registry) find(name string, take bool) (s *serving, swap chan struct{},
 		return e.cur, nil, nil
 	case e.swap != nil:
 		return nil, e.swap, nil
+	case e.doc.State == stateUnloading:
+		return nil, nil, control.Errorf(control.UnknownModel, "model %q was removed, and ends its last requests", name)
 	case e.doc.Error != nil:
 		return nil, nil, control.Errorf(control.UnknownModel, "model %q is not served: %s: %s", name, e.doc.Error.Code.Name, e.doc.Error.Message)
 	default:
@@ -254,12 +260,23 @@ func (r *registry) speedOf(name string) float64 {
 	return 0
 }
 
-// known reports whether there is anything to say about a model.
+// versionOf is the version that serves now, "" if none does.
+func (r *registry) versionOf(name string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e, ok := r.models[name]; ok && e.cur != nil {
+		return e.cur.Version
+	}
+	return ""
+}
+
+// known reports whether there is anything to say about a model, beside that it is on
+// its way out.
 func (r *registry) known(name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_, ok := r.models[name]
-	return ok
+	e, ok := r.models[name]
+	return ok && e.doc.State != stateUnloading
 }
 
 // noneReady is the error of a request to an appliance without a default model.
@@ -310,18 +327,23 @@ func (r *registry) prefer(order []string) {
 // reorder gives name, which has just been added, the place it had in the last
 // run. A name that had none is new, and the default.
 func (r *registry) reorder(name string) {
+	r.order = r.placed(r.order[:len(r.order)-1], name)
+}
+
+// placed is an order with one more name, at the place that it had in the last run, or
+// last.
+func (r *registry) placed(order []string, name string) []string {
 	rank := slices.Index(r.wanted, name)
 	if rank < 0 {
-		return
+		return append(order, name)
 	}
-	r.order = r.order[:len(r.order)-1]
 	at := 0
-	for i, n := range r.order {
+	for i, n := range order {
 		if other := slices.Index(r.wanted, n); other >= 0 && other < rank {
 			at = i + 1
 		}
 	}
-	r.order = slices.Insert(r.order, at, name)
+	return slices.Insert(order, at, name)
 }
 
 // current returns the versions that serve; the caller releases each.
@@ -353,22 +375,46 @@ func (r *registry) all() []*serving {
 	return list
 }
 
-// withdraw stops serving name. The previous default becomes the default again.
+// withdraw stops serving name. The previous default becomes the default again. While
+// requests run on what served, the document of the model says that it is unloading.
 func (r *registry) withdraw(name string) *serving {
 	r.mu.Lock()
 	e, ok := r.models[name]
-	if !ok {
+	if !ok || e.doc.State == stateUnloading {
 		r.mu.Unlock()
 		return nil
 	}
 	old := e.cur
 	e.endSwap()
-	delete(r.models, name)
+	if old != nil && old.refs > 0 {
+		e.cur, e.leaving = nil, old
+		e.doc.State, e.doc.Error, e.doc.Tentative = stateUnloading, nil, false
+	} else {
+		delete(r.models, name)
+	}
 	r.order = slices.DeleteFunc(r.order, func(n string) bool { return n == name })
 	r.retire(old)
 	r.mu.Unlock()
 	r.changed()
 	return old
+}
+
+// drained forgets a model that was withdrawn, now that s is unloaded, unless another
+// version of it has come since.
+func (r *registry) drained(s *serving) {
+	r.mu.Lock()
+	e, ok := r.models[s.Name]
+	gone := ok && e.leaving == s
+	if gone {
+		e.leaving = nil
+		if e.doc.State == stateUnloading {
+			delete(r.models, s.Name)
+		}
+	}
+	r.mu.Unlock()
+	if gone {
+		r.changed()
+	}
 }
 
 // retire marks a version as replaced; idle closes when its last request is done.
@@ -416,11 +462,18 @@ func (r *registry) list() []control.Model {
 	return r.docs()
 }
 
-// defaults is the default order, for keeping it over a restart.
+// defaults is the default order, for keeping it over a restart. A model that is still on
+// its way since the last one keeps its place in it.
 func (r *registry) defaults() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.Clone(r.order)
+	order := slices.Clone(r.order)
+	for _, name := range r.wanted {
+		if _, known := r.models[name]; known && !slices.Contains(order, name) {
+			order = r.placed(order, name)
+		}
+	}
+	return order
 }
 
 func (r *registry) entry(name string) *modelEntry {

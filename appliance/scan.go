@@ -91,13 +91,13 @@ func (d *deployer) scan(ctx context.Context) time.Duration {
 	for name := range v.Hidden {
 		here[name] = true // what served goes on
 	}
+	next := d.linger(here)
 	d.forget(here)
 	for _, name := range slices.Sorted(maps.Keys(v.Hidden)) {
 		if !d.book.Models[name].Held {
 			d.revive(ctx, name)
 		}
 	}
-	next := rescan
 	for _, c := range v.Found {
 		if ctx.Err() != nil {
 			return rescan
@@ -107,6 +107,7 @@ func (d *deployer) scan(ctx context.Context) time.Duration {
 			next = min(next, wait)
 		}
 	}
+	next = min(next, d.observe(ctx))
 	d.tellSpace()
 	if !d.book.unsaved.IsZero() && d.now().Sub(d.book.unsaved) >= rescan {
 		d.save() // last: by now the book names what was found
@@ -163,6 +164,39 @@ func (d *deployer) mark(entry string, write func() error) bool {
 	return false
 }
 
+// goneAfter is how long a file has to be gone before its model goes: many tools that
+// replace a file remove it first.
+const goneAfter = time.Second
+
+// linger counts models as here whose files have not been gone for long. It returns when
+// to look again, at most rescan.
+func (d *deployer) linger(here map[string]bool) time.Duration {
+	gone := map[string]time.Time{}
+	note := func(name string) {
+		if !here[name] && !d.managed(name) {
+			gone[name] = d.now()
+		}
+	}
+	for name := range d.seen {
+		note(name)
+	}
+	for name := range d.book.Models {
+		note(name)
+	}
+	next := rescan
+	for name := range gone {
+		if since, known := d.missing[name]; known {
+			gone[name] = since
+		}
+		if left := d.grace - d.now().Sub(gone[name]); left > 0 {
+			here[name] = true
+			next = min(next, left)
+		}
+	}
+	d.missing = gone
+	return next
+}
+
 // forget undeploys every model whose file is gone.
 func (d *deployer) forget(here map[string]bool) {
 	changed := false
@@ -182,6 +216,9 @@ func (d *deployer) forget(here map[string]bool) {
 	for name := range d.book.Models {
 		if !here[name] {
 			delete(d.book.Models, name)
+			if !d.managed(name) {
+				d.retire(d.reg.withdraw(name)) // known since the start
+			}
 			changed = true
 		}
 	}
@@ -202,6 +239,7 @@ func (d *deployer) sight(c candidate) *sighting {
 			s.failure, s.marked, s.regime = doc.failure(), true, doc.Regime
 			d.remember(s) // a failure of an earlier run
 		}
+		d.recognise(s)
 	case !s.untouched(c):
 		s.candidate, s.since, s.due = c, d.now(), time.Time{}
 		s.touched = s.ready && !d.book.Models[c.Name].linked(c)
