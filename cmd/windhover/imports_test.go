@@ -49,6 +49,7 @@ var allowed = map[string][]string{
 	"internal/testmodel": {"vqf", "kernels"},
 	"internal/testsm2":   {},
 	"internal/testdisk":  {"appliance/disk"},
+	"internal/testcut":   {},
 	"scripts/plot-speed": {},
 	"scripts/seed-model": {"internal/testmodel", "kernels", "vqf"},
 }

@@ -18,14 +18,23 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"windhover/internal/testcut"
 	"windhover/internal/testmodel"
 )
 
 var update = flag.Bool("update", false, "rewrite the expected output in testdata/*.txt")
 
-// TestMain lets scripts run this program as "windhover".
+// TestMain lets scripts run this program as "windhover", and tests trace it.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"windhover": main})
+	testscript.Main(m, map[string]func(){"windhover": main, tracedCommand: traced})
+}
+
+// tracedCommand is a program that becomes another one, which is traced.
+const tracedCommand = "windhover-traced"
+
+func traced() {
+	fmt.Fprintln(os.Stderr, testcut.Exec(os.Args[1:]))
+	os.Exit(exitFailed)
 }
 
 // TestScripts runs testdata/*.txt; "go test -run Scripts/info -update" rewrites
