@@ -5,7 +5,6 @@ package appliance
 import (
 	"context"
 	"math/rand/v2"
-	"slices"
 
 	"windhover/control"
 	"windhover/engine"
@@ -76,26 +75,20 @@ func promptTokens(ctx context.Context, s *serving, r *control.Request, imports s
 		return PlainTokens(s.Tokenizer(), s.Meta(), r.Prompt), nil, nil
 	}
 	c := conversation{
-		Chat:     tokenizer.Chat{Messages: make([]tokenizer.Message, len(r.Messages)), Tools: r.Tools, AddGenerationPrompt: true, EnableThinking: &r.Think},
-		pictures: make([][]*engine.Picture, len(r.Messages)),
+		Chat:  tokenizer.Chat{Messages: make([]tokenizer.Message, len(r.Messages)), Tools: r.Tools, AddGenerationPrompt: true, EnableThinking: &r.Think},
+		going: expendable(r.Truncate, r.Messages),
 	}
-	read := pictureReader{ctx: ctx, s: s, imports: imports, room: s.Info().Context}
 	for i, m := range r.Messages {
 		var err error
 		if c.Messages[i], err = templateMessage(m); err != nil {
 			return nil, nil, err
 		}
-		if c.pictures[i], err = read.message(i, m); err != nil {
-			return nil, nil, err
-		}
 	}
-	for {
-		pictures := slices.Concat(c.pictures...)
-		tokens, err := ChatTokens(s, c.Chat, pictures)
-		if err != nil || len(tokens) <= s.Info().Context-r.MaxTokens || !c.drop(r.Truncate) {
-			return tokens, pictures, err
-		}
+	read := pictureReader{ctx: ctx, s: s, imports: imports, room: s.Info().Context - r.MaxTokens, answer: r.MaxTokens}
+	if err := c.readPictures(&read, r.Messages); err != nil {
+		return nil, nil, err
 	}
+	return c.tokens(ctx, s, read.room)
 }
 
 // engineRequest fills in what the request leaves open: the model's own defaults,
