@@ -41,7 +41,7 @@ type takesTurns struct {
 
 // Generate waits until no other model computes.
 func (m *takesTurns) Generate(ctx context.Context, req engine.Request, on func(engine.Event) error) (*engine.Result, error) {
-	leave, err := m.l.gate.enter(ctx, m)
+	leave, err := m.l.gate.enter(ctx, m, req.Priority)
 	if err != nil {
 		return nil, err
 	}
