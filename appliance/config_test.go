@@ -5,6 +5,7 @@ package appliance
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -53,7 +54,7 @@ func TestConfigLayers(t *testing.T) {
 	if err != nil {
 		t.Fatalf("config check prints what cannot be read: %v\n%s", err, text)
 	}
-	if back.Engine != cfg.Engine || back.MQTT != cfg.MQTT || back.Paths != cfg.Paths {
+	if !reflect.DeepEqual(back.Engine, cfg.Engine) || back.MQTT != cfg.MQTT || back.Paths != cfg.Paths {
 		t.Errorf("config check prints another configuration:\n%s", text)
 	}
 }
@@ -78,6 +79,8 @@ func TestConfigRefusals(t *testing.T) {
 		{"sequences", "[engine]\nsequences = 9\n", "", "engine.sequences 9: use 1 to 8"},
 		{"prefix cache", "[engine]\nprefix_cache = \"disk\"\n", "", "engine.prefix_cache"},
 		{"prefix cache size", "[engine]\nprefix_cache_size = \"much\"\n", "", "engine.prefix_cache_size"},
+		{"share prefixes", "[engine]\nshare_prefixes = [\"a*\", \"[\"]\n", "", "engine.share_prefixes"},
+		{"share prefixes with nobody", "[engine]\nshare_prefixes = [\"\"]\n", "", "engine.share_prefixes"},
 		{"cache memory", "[engine]\ncache_memory = \"-1\"\n", "", "engine.cache_memory"},
 		{"signatures without keys", "[paths]\ntrust = \"\"\n[drop]\nrequire_signature = true\n", "", "paths.trust"},
 		{"policy", "[[policy]]\nclient = \"[\"\n", "", "policy 1"},
@@ -119,7 +122,7 @@ func TestShippedConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	want.Paths.Socket = "/run/windhover/windhover.sock"
-	if cfg.Engine != want.Engine || cfg.MQTT != want.MQTT || cfg.Paths != want.Paths || cfg.HTTP != want.HTTP {
+	if !reflect.DeepEqual(cfg.Engine, want.Engine) || cfg.MQTT != want.MQTT || cfg.Paths != want.Paths || cfg.HTTP != want.HTTP {
 		t.Errorf("packaging/config.toml changes a default: %+v", cfg)
 	}
 }

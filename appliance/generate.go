@@ -30,7 +30,7 @@ func (b *backend) Generate(ctx context.Context, r *control.Request, emit func(co
 		b.log.Info("prompt", "client", r.Client, "id", r.ID, "text", s.Tokenizer().Decode(tokens, false))
 	}
 	req := engineRequest(s, r, tokens)
-	req.Pictures = pictures
+	req.Pictures, req.Realm = pictures, b.cfg.Engine.realm(r.Client)
 	res, err := s.Generate(ctx, req, func(e engine.Event) error { return emit(event(e)) })
 	if err != nil {
 		b.metrics.failed(err)

@@ -48,6 +48,7 @@ type generation struct {
 	bell    chan struct{} // capacity 1: there is news
 	listens bool          // on is not nil
 	scene   *scene        // nil: text only
+	realm   realm         // of the request
 	leaving context.Context
 	quit    func() // ends leaving: nobody waits any more; nil without a scene
 
@@ -83,7 +84,7 @@ type generation struct {
 
 // newGeneration checks a request against the model.
 func (m *Model) newGeneration(req Request) (*generation, error) {
-	g := &generation{m: m, req: req, prompt: req.Tokens, max: req.MaxTokens, bell: make(chan struct{}, 1)}
+	g := &generation{m: m, req: req, prompt: req.Tokens, max: req.MaxTokens, bell: make(chan struct{}, 1), realm: realmOf(req.Realm)}
 	if err := m.checkTokens(req.Tokens, len(req.Pictures) > 0); err != nil {
 		return nil, err
 	}

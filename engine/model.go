@@ -3,7 +3,6 @@
 package engine
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -40,6 +39,7 @@ type Model struct {
 	rows  []int    // that get logits
 
 	saved    Saved
+	stale    bool // what is at its path cannot be used, or not all of it
 	once     sync.Once
 	closeErr error
 }
@@ -57,12 +57,12 @@ func (m *Model) Info() Info { return m.info }
 // the weights. It must not be changed.
 func (m *Model) Meta() *Meta { return m.meta }
 
-// Close waits for the requests to end, those that wait as well, saves the prefixes
-// that are kept where [Options] says so, and frees everything; there are no new
-// requests from its call on. Cancel them first. Closing twice is harmless.
+// Close waits for the requests to end, those that wait as well, and frees everything;
+// there are no new requests from its call on. Cancel them first. Closing twice is
+// harmless. What [Model.SaveCache] did not save is gone.
 func (m *Model) Close() error {
 	m.sched.close()
-	m.once.Do(func() { m.closeErr = errors.Join(m.save(), m.free()) })
+	m.once.Do(func() { m.closeErr = m.free() })
 	return m.closeErr
 }
 

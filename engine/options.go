@@ -97,6 +97,11 @@ type Request struct {
 	Client string
 	// Priority puts requests before others with a higher number.
 	Priority int
+	// Realm is within what beginnings of prompts and pictures that were computed are
+	// used again: a request finds what those of the same realm left, and nothing of
+	// any other, whose prompts [Usage] and the time it takes would tell of. It never
+	// changes a token.
+	Realm string
 }
 
 // What Request.Truncate drops.
@@ -149,7 +154,7 @@ type Result struct {
 type Usage struct {
 	Prompt     int // tokens of the prompt after truncation
 	Completion int // tokens generated, without the end token
-	Cached     int // tokens of the prompt that were still in the KV cache
+	Cached     int // tokens of the prompt that were still in the KV cache, from the same realm
 
 	Pictures      int // of the prompt; a video is one
 	PicturesKnown int // of them, not computed again: the same had been seen before

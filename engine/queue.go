@@ -107,8 +107,8 @@ func (s *scheduler) place(g *generation) bool {
 // and those that others in work need for theirs, can be had.
 func (s *scheduler) begin(g *generation) bool {
 	known := g.known()[:len(g.all)-1] // one at least is computed, for its logits
-	known = known[:g.scene.shared(s.tree.match(known))]
-	shared, idle := s.tree.shared(known)
+	known = known[:g.scene.shared(s.tree.match(g.realm, known))]
+	shared, idle := s.tree.shared(g.realm, known)
 	need := kvPages(len(g.all)+1) - shared
 	for _, other := range s.active {
 		need += other.seq.lacks(len(other.all) + 1)
@@ -117,7 +117,7 @@ func (s *scheduler) begin(g *generation) bool {
 		return false
 	}
 	g.seq = newSequence(s.m.kv, len(g.prompt)+g.max)
-	g.seq.scene = g.scene
+	g.seq.scene, g.seq.realm = g.scene, g.realm
 	s.tree.begin(g.seq, known)
 	if g.begun.IsZero() {
 		g.begin()
