@@ -54,6 +54,8 @@ type generation struct {
 
 	// The scheduler's alone.
 	arrival int64
+	urgency int // of the request's priority, and of having waited: lower first
+	passed  int // by how many younger ones since urgency last changed
 	account *account
 	seq     *sequence // nil while it waits
 	forced  []int32   // to be said before anything is sampled
@@ -127,24 +129,27 @@ func (m *Model) newGeneration(req Request) (*generation, error) {
 const middleHead = 4
 
 // fit holds prompt and max_tokens against the context: an error with the
-// counts, or what the request's policy says.
+// counts, or what the request's policy says. The token that the model wants at the
+// beginning of a text stays there.
 func (g *generation) fit() error {
 	size := g.m.st.size.ctx
 	want := max(g.max, 1)
 	keep := size - want
-	switch long := keep > 0 && len(g.prompt) > keep; g.req.Truncate {
+	head := 0
+	if len(g.prompt) > 0 && g.prompt[0] == g.m.meta.BosID && keep > 1 {
+		head = 1
+	}
+	switch g.req.Truncate {
 	case "":
+		keep = 0
 	case TruncateOldest:
-		if long {
-			g.prompt = g.prompt[len(g.prompt)-keep:]
-		}
 	case TruncateMiddle:
-		if long {
-			head := keep / middleHead
-			g.prompt = slices.Concat(g.prompt[:head], g.prompt[len(g.prompt)-keep+head:])
-		}
+		head = max(head, keep/middleHead)
 	default:
 		return badRequest("truncate %q, want %s or %s", g.req.Truncate, TruncateOldest, TruncateMiddle)
+	}
+	if keep > 0 && len(g.prompt) > keep {
+		g.prompt = slices.Concat(g.prompt[:head], g.prompt[len(g.prompt)-keep+head:])
 	}
 	if want > size-len(g.prompt) {
 		return &ContextError{Prompt: len(g.req.Tokens), MaxTokens: g.max, Context: size}

@@ -95,7 +95,9 @@ type Request struct {
 	// Client is whom the request is for. Clients are given their share in turn,
 	// whoever asks most.
 	Client string
-	// Priority puts requests before others with a higher number.
+	// Priority puts requests before others with a higher number, which wait until
+	// they have no use for the room. A request that 8 younger ones have passed counts
+	// for one lower, and so on, so that none waits for ever.
 	Priority int
 	// Realm is within what beginnings of prompts and pictures that were computed are
 	// used again: a request finds what those of the same realm left, and nothing of
@@ -106,7 +108,7 @@ type Request struct {
 
 // What Request.Truncate drops.
 const (
-	TruncateOldest = "oldest" // the beginning
+	TruncateOldest = "oldest" // the beginning, but for the token that begins a text
 	TruncateMiddle = "middle" // what is behind a first quarter of what there is room for
 )
 

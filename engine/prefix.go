@@ -85,17 +85,14 @@ func (t *prefixTree) touch(n *node) {
 	n.used = t.clock
 }
 
-// shared is how many whole pages of labels are kept in a realm, and how many of these
-// nobody else uses.
-func (t *prefixTree) shared(in realm, labels []int32) (pages, idle int) {
-	for at := t.roots[in]; ; pages++ {
+// whole calls do for each page of labels that is kept whole in a realm.
+func (t *prefixTree) whole(in realm, labels []int32, do func(*page)) {
+	for at := t.roots[in]; ; {
 		child, same := at.closest(labels)
 		if same < kernels.AttnBlock {
-			return pages, idle
+			return
 		}
-		if child.page.refs == 1 {
-			idle++
-		}
+		do(child.page)
 		at, labels = child, labels[same:]
 	}
 }
