@@ -98,16 +98,17 @@ func (m *Model) CheckAffinity() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	open := func(g *generation) bool { return !g.over }
-	switch {
-	case s.lent || len(s.loans) > 0 || slices.ContainsFunc(s.waiting, open) || slices.ContainsFunc(s.active, open):
-		return ErrBusy
-	case s.closing:
-		return ErrClosed
-	}
-	for s.attached {
+	for {
+		switch {
+		case s.lent || len(s.loans) > 0 || slices.ContainsFunc(s.waiting, open) || slices.ContainsFunc(s.active, open):
+			return ErrBusy
+		case s.closing: // perhaps since the last wait, and then without a pool
+			return ErrClosed
+		case !s.attached:
+			return m.pool.CheckAffinity() // Close waits for mu
+		}
 		s.calm.Wait()
 	}
-	return m.pool.CheckAffinity()
 }
 
 // checkTokens refuses what the model has no embedding for. pictures says that there
