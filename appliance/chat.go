@@ -4,7 +4,6 @@ package appliance
 
 import (
 	"encoding/json"
-	"slices"
 
 	"windhover/control"
 	"windhover/engine"
@@ -31,32 +30,6 @@ func templateMessage(m control.Message) (tokenizer.Message, error) {
 		return out, control.Errorf(control.BadRequest, "message of role %q: %v", m.Role, err)
 	}
 	return out, nil
-}
-
-// conversation is a chat with the pictures of each message.
-type conversation struct {
-	tokenizer.Chat
-	pictures [][]*engine.Picture // [messages], in the order of their parts
-}
-
-// drop takes a message out as a policy says, with its pictures: the oldest, or with
-// TruncateMiddle the oldest behind the first question and its answer, as long as there
-// is one. The system message at the beginning and the last message stay; it reports
-// false when only they are left, or there is no policy.
-func (c *conversation) drop(policy string) bool {
-	at := 0
-	if len(c.Messages) > 0 && c.Messages[0].Role == "system" {
-		at = 1
-	}
-	if policy == "" || len(c.Messages)-at < 2 {
-		return false
-	}
-	if policy == control.TruncateMiddle && len(c.Messages)-at > 3 {
-		at += 2
-	}
-	c.Messages = slices.Delete(c.Messages, at, at+1)
-	c.pictures = slices.Delete(c.pictures, at, at+1)
-	return true
 }
 
 // Speaker is what a conversation needs of a model to become tokens.

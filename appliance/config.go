@@ -88,6 +88,8 @@ type Engine struct {
 	CacheMemory     string `toml:"cache_memory"`      // of the KV cache of all requests and kept prefixes; "0": what memory allows
 	PrefixCache     string `toml:"prefix_cache"`      // "off", or "save": prefixes outlive a restart
 	PrefixCacheSize string `toml:"prefix_cache_size"` // of that file
+
+	SharePrefixes []string `toml:"share_prefixes"` // patterns of clients that share theirs with whom the same one names
 }
 
 // Drop configures the drop directory.
@@ -141,7 +143,7 @@ func DefaultConfig() Config {
 		MQTT:  MQTT{Embedded: Embedded{Listen: "127.0.0.1:1883"}},
 		HTTP:  HTTP{Listen: "127.0.0.1:8417"},
 		Engine: Engine{Pin: true, KV: "f16", Residency: "auto", Family: "q4", MemoryLimit: "0",
-			CacheMemory: "0", PrefixCache: "off", PrefixCacheSize: "1GiB"},
+			CacheMemory: "0", PrefixCache: "off", PrefixCacheSize: "1GiB", SharePrefixes: []string{}},
 		Updates: Updates{Threshold: 1, ReleaseThreshold: 1, MaxRate: "0", MaxBytes: "0"},
 		VQF:     VQF{Layout: "any", Expect: "Q8_8X8|Q4_4X4", Check: "install"},
 	}

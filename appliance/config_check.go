@@ -153,6 +153,11 @@ func (c *Config) checkEngine() error {
 	if err := oneOf("engine.prefix_cache", e.PrefixCache, "off", prefixCacheSave); err != nil {
 		return err
 	}
+	for _, p := range e.SharePrefixes {
+		if _, err := path.Match(p, ""); p == "" || err != nil {
+			return fmt.Errorf("config: engine.share_prefixes: %q is no pattern of client names", p)
+		}
+	}
 	for _, s := range []struct{ key, value string }{
 		{"memory_limit", e.MemoryLimit}, {"cache_memory", e.CacheMemory}, {"prefix_cache_size", e.PrefixCacheSize},
 	} {

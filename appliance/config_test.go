@@ -57,7 +57,7 @@ func TestConfigLayers(t *testing.T) {
 	if err != nil {
 		t.Fatalf("config check prints what cannot be read: %v\n%s", err, text)
 	}
-	if back.Engine != cfg.Engine || fmt.Sprint(back.MQTT) != fmt.Sprint(cfg.MQTT) || back.Paths != cfg.Paths {
+	if !reflect.DeepEqual(back.Engine, cfg.Engine) || fmt.Sprint(back.MQTT) != fmt.Sprint(cfg.MQTT) || back.Paths != cfg.Paths {
 		t.Errorf("config check prints another configuration:\n%s", text)
 	}
 }
@@ -188,6 +188,8 @@ func TestConfigRefusals(t *testing.T) {
 		{"sequences", "[engine]\nsequences = 9\n", "", "engine.sequences 9: use 1 to 8"},
 		{"prefix cache", "[engine]\nprefix_cache = \"disk\"\n", "", "engine.prefix_cache"},
 		{"prefix cache size", "[engine]\nprefix_cache_size = \"much\"\n", "", "engine.prefix_cache_size"},
+		{"share prefixes", "[engine]\nshare_prefixes = [\"a*\", \"[\"]\n", "", "engine.share_prefixes"},
+		{"share prefixes with nobody", "[engine]\nshare_prefixes = [\"\"]\n", "", "engine.share_prefixes"},
 		{"cache memory", "[engine]\ncache_memory = \"-1\"\n", "", "engine.cache_memory"},
 		{"signatures without keys", "[paths]\ntrust = \"\"\n[drop]\nrequire_signature = true\n", "", "paths.trust"},
 		{"policy", "[[policy]]\nclient = \"[\"\n", "", "policy 1"},
@@ -229,7 +231,7 @@ func TestShippedConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	want.Paths.Socket = "/run/windhover/windhover.sock"
-	if cfg.Engine != want.Engine || fmt.Sprint(cfg.MQTT) != fmt.Sprint(want.MQTT) || cfg.Paths != want.Paths || fmt.Sprint(cfg.HTTP) != fmt.Sprint(want.HTTP) {
+	if !reflect.DeepEqual(cfg.Engine, want.Engine) || fmt.Sprint(cfg.MQTT) != fmt.Sprint(want.MQTT) || cfg.Paths != want.Paths || fmt.Sprint(cfg.HTTP) != fmt.Sprint(want.HTTP) {
 		t.Errorf("packaging/config.toml changes a default: %+v", cfg)
 	}
 }

@@ -113,7 +113,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 				t.Errorf("round %d: %d entries in the store", round, len(entries))
 			}
 		}
-		again.close()
+		again.close(context.Background())
 	}
 }
 

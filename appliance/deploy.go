@@ -49,6 +49,7 @@ type deployer struct {
 	refused  map[string]*refusal  // by entry
 	unmarked map[string]time.Time // entries whose marker could not be written, and when that was tried
 	revived  map[string]bool      // models whose last good version was tried in this run
+	saves    bool                 // prefixes, at the end: engine.prefix_cache
 	blind    bool                 // the drop directory could not be read
 	notes    notes
 
@@ -263,7 +264,7 @@ func (d *deployer) await(s *sighting, lacking error) {
 	})
 }
 
-// retire closes a replaced version when its last request is done.
+// retire closes a version when its last request is done.
 func (d *deployer) retire(s *serving) {
 	if s == nil {
 		return
@@ -298,6 +299,9 @@ func (d *deployer) recall() {
 	if err := d.store.tidy(); err != nil {
 		d.log.Error("store", "error", err)
 	}
+	if err := d.store.tidyPrefixes(d.saves); err != nil {
+		d.log.Error("store", "error", err)
+	}
 	for _, dir := range []string{d.drop, filepath.Dir(d.book.path)} {
 		if err := tidyTemporary(dir); err != nil {
 			d.log.Error("state", "error", err)
@@ -306,11 +310,17 @@ func (d *deployer) recall() {
 	d.collect()
 }
 
-// close waits for versions on their way out and closes those that serve. Nothing
-// may ask for them any more.
-func (d *deployer) close() {
+// close saves the prefixes of the models that serve, until the deadline of ctx at most,
+// waits for versions on their way out and closes all. Nothing may ask for them any
+// more. Versions that were replaced are not saved: nobody would look for that, and their
+// directories may be gone.
+func (d *deployer) close(ctx context.Context) {
 	d.pardonTrials()
-	for _, s := range d.reg.all() {
+	list := d.reg.all()
+	if d.saves && !d.savePrefixes(ctx, list, saveGrace) {
+		return // the end of the process frees the memory that is being saved
+	}
+	for _, s := range list {
 		d.retire(s)
 	}
 	d.drained.Wait()

@@ -3,6 +3,7 @@
 package appliance
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -10,24 +11,46 @@ import (
 
 // gate lets requests of one model in at a time, as many as there are: models have
 // workers of their own on the same cores. Who comes while another model's request
-// waits stands behind it, so that no model is kept out.
+// waits stands behind it, so that no model is kept out, unless he is more urgent. Those
+// inside are waited for.
 type gate struct {
 	mu     sync.Mutex
 	model  servable // whose requests are inside
 	inside int
-	line   []*waiter
+	line   []*waiter // by urgency, then arrival
+	came   int       // to the line, so far
 }
 
 type waiter struct {
-	model servable
-	in    chan struct{} // closed when it is
+	model   servable
+	urgency int // lower first
+	arrival int
+	passed  int           // by how many since urgency last changed
+	in      chan struct{} // closed when it is
 }
 
+// gatePatience is how many may pass one who waits before he counts as a step more
+// urgent.
+const gatePatience = 8
+
 // enter waits for the model's turn; leave must be called when the request has ended.
-func (g *gate) enter(ctx context.Context, m servable) (leave func(), err error) {
+func (g *gate) enter(ctx context.Context, m servable, priority int) (leave func(), err error) {
 	g.mu.Lock()
-	w := &waiter{m, make(chan struct{})}
+	w := &waiter{model: m, urgency: priority, arrival: g.came, in: make(chan struct{})}
+	g.came++
+	for _, o := range g.line {
+		if o.urgency <= w.urgency {
+			continue
+		}
+		if o.passed++; o.passed == gatePatience {
+			o.passed = 0
+			o.urgency--
+		}
+	}
 	g.line = append(g.line, w)
+	slices.SortFunc(g.line, func(a, b *waiter) int {
+		return cmp.Or(cmp.Compare(a.urgency, b.urgency), cmp.Compare(a.arrival, b.arrival))
+	})
 	g.admit()
 	g.mu.Unlock()
 	select {

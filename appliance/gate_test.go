@@ -21,7 +21,7 @@ func TestGate(t *testing.T) {
 	a, b := &still{}, &still{}
 	enter := func(m servable) (leave func()) {
 		t.Helper()
-		leave, err := g.enter(ctx, m)
+		leave, err := g.enter(ctx, m, 5)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -36,7 +36,7 @@ func TestGate(t *testing.T) {
 		n := len(g.line)
 		g.mu.Unlock()
 		all.Go(func() {
-			leave, err := g.enter(ctx, m)
+			leave, err := g.enter(ctx, m, 5)
 			if err != nil {
 				return
 			}
@@ -79,10 +79,66 @@ func TestGate(t *testing.T) {
 	give2, cancel := context.WithCancel(ctx)
 	cancel()
 	last := enter(a)
-	if _, err := g.enter(give2, b); !errors.Is(err, context.Canceled) {
+	if _, err := g.enter(give2, b, 5); !errors.Is(err, context.Canceled) {
 		t.Errorf("entered with %v", err)
 	}
 	last()
+}
+
+// The urgent stand before the less urgent, whichever model they ask; but these are not
+// passed for ever.
+func TestGateUrgent(t *testing.T) {
+	ctx := context.Background()
+	var g gate
+	a, b := &still{}, &still{}
+	leave, err := g.enter(ctx, a, 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	var order []string
+	var all sync.WaitGroup
+	come := func(name string, m servable, priority int) {
+		g.mu.Lock()
+		n := g.came
+		g.mu.Unlock()
+		all.Go(func() {
+			leave, err := g.enter(ctx, m, priority)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			mu.Lock()
+			order = append(order, name)
+			mu.Unlock()
+			leave()
+		})
+		for have := n; have == n; {
+			g.mu.Lock()
+			have = g.came
+			g.mu.Unlock()
+		}
+	}
+	come("b5", b, 5)
+	come("a6", a, 6)
+	for i := range gatePatience {
+		if i%2 == 0 {
+			come("b4", b, 4)
+		} else {
+			come("a4", a, 4) // beside the one inside, were it first
+		}
+		g.mu.Lock()
+		if first := g.line[0]; i < gatePatience-1 && (first.model != b || first.urgency != 4) {
+			t.Errorf("after %d more urgent ones, one of %d is first", i+1, first.urgency)
+		}
+		g.mu.Unlock()
+	}
+	come("last", b, 4) // b5 has been passed often enough, and a6 is where b5 was
+	leave()
+	all.Wait()
+	if len(order) != gatePatience+3 || slices.Index(order, "b5") > 1 || order[len(order)-1] != "a6" { // the first two go in together
+		t.Errorf("order %v", order)
+	}
 }
 
 // Requests of one model are computed beside each other: the second is answered while

@@ -35,7 +35,7 @@ func (b *backend) Generate(ctx context.Context, r *control.Request, emit func(co
 		b.log.Info("prompt", "client", r.Client, "id", r.ID, "text", s.Tokenizer().Decode(tokens, false))
 	}
 	req := engineRequest(s, r, tokens)
-	req.Pictures = pictures
+	req.Pictures, req.Realm = pictures, b.cfg.Engine.realm(r.Client)
 	say := teller{tok: s.Tokenizer(), id: r.ID}
 	res, err := s.Generate(ctx, req, func(e engine.Event) error { return emit(say.event(e)) })
 	if err != nil {
@@ -82,26 +82,20 @@ func promptTokens(ctx context.Context, s *serving, r *control.Request, imports s
 		return PlainTokens(s.Tokenizer(), s.Meta(), r.Prompt), nil, nil
 	}
 	c := conversation{
-		Chat:     tokenizer.Chat{Messages: make([]tokenizer.Message, len(r.Messages)), Tools: tools(r), AddGenerationPrompt: true, EnableThinking: &r.Think},
-		pictures: make([][]*engine.Picture, len(r.Messages)),
+		Chat:  tokenizer.Chat{Messages: make([]tokenizer.Message, len(r.Messages)), Tools: tools(r), AddGenerationPrompt: true, EnableThinking: &r.Think},
+		going: expendable(r.Truncate, r.Messages),
 	}
-	read := pictureReader{ctx: ctx, s: s, imports: imports, room: s.Info().Context}
 	for i, m := range r.Messages {
 		var err error
 		if c.Messages[i], err = templateMessage(m); err != nil {
 			return nil, nil, err
 		}
-		if c.pictures[i], err = read.message(i, m); err != nil {
-			return nil, nil, err
-		}
 	}
-	for {
-		pictures := slices.Concat(c.pictures...)
-		tokens, err := ChatTokens(s, c.Chat, pictures)
-		if err != nil || len(tokens) <= s.Info().Context-r.MaxTokens || !c.drop(r.Truncate) {
-			return tokens, pictures, err
-		}
+	read := pictureReader{ctx: ctx, s: s, imports: imports, room: s.Info().Context - r.MaxTokens, answer: r.MaxTokens}
+	if err := c.readPictures(&read, r.Messages); err != nil {
+		return nil, nil, err
 	}
+	return c.tokens(ctx, s, read.room)
 }
 
 // engineRequest fills in what the request leaves open: the model's own defaults,

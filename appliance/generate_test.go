@@ -5,53 +5,12 @@ package appliance
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 
 	"windhover/control"
 	"windhover/engine"
-	"windhover/engine/tokenizer"
 )
-
-func TestDropOldest(t *testing.T) {
-	conversation := func(roles string) *conversation {
-		c := &conversation{}
-		for i, r := range strings.Fields(roles) {
-			c.Messages = append(c.Messages, tokenizer.Message{Role: r, Content: tokenizer.Content{Text: fmt.Sprint(i)}})
-			c.pictures = append(c.pictures, make([]*engine.Picture, i))
-		}
-		return c
-	}
-	for _, tt := range []struct {
-		policy, roles, want string
-		ok                  bool
-	}{
-		{"oldest", "system user assistant user", "0 2 3", true},
-		{"oldest", "user assistant user", "1 2", true},
-		{"oldest", "system user", "0 1", false},
-		{"oldest", "user", "0", false},
-		{"oldest", "", "", false},
-		{"middle", "system user assistant user assistant user", "0 1 2 4 5", true},
-		{"middle", "user assistant user assistant user", "0 1 3 4", true},
-		{"middle", "system user assistant user", "0 2 3", true}, // better than a refusal
-		{"middle", "system user", "0 1", false},
-		{"", "user assistant user", "0 1 2", false},
-	} {
-		c := conversation(tt.roles)
-		ok := c.drop(tt.policy)
-		var left []string
-		for i, m := range c.Messages {
-			left = append(left, m.Content.Text)
-			if got := fmt.Sprint(len(c.pictures[i])); got != m.Content.Text {
-				t.Errorf("%q: message %s has the pictures of message %s", tt.roles, m.Content.Text, got)
-			}
-		}
-		if got := strings.Join(left, " "); ok != tt.ok || got != tt.want {
-			t.Errorf("%s, %q: got %q, %v, want %q, %v", tt.policy, tt.roles, got, ok, tt.want, tt.ok)
-		}
-	}
-}
 
 // A conversation that does not fit is refused with the counts, or loses its oldest
 // messages where the request says so.

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -23,6 +22,7 @@ type loader struct {
 	pass  *passphrase
 	cpus  int // that this process may use
 	pulse *pulse
+	build string // digest of this program; "": unknown, and no prefixes are saved
 	gate  gate
 
 	mu     sync.Mutex // guards loaded
@@ -41,7 +41,7 @@ type takesTurns struct {
 
 // Generate waits until no other model computes.
 func (m *takesTurns) Generate(ctx context.Context, req engine.Request, on func(engine.Event) error) (*engine.Result, error) {
-	leave, err := m.l.gate.enter(ctx, m)
+	leave, err := m.l.gate.enter(ctx, m, req.Priority)
 	if err != nil {
 		return nil, err
 	}
@@ -125,23 +125,6 @@ func (l *loader) load(_ context.Context, weights string, in installed) (servable
 	defer l.mu.Unlock()
 	l.loaded[m] = model.Info().Need
 	return m, nil
-}
-
-// savedName is the file beside stored weights that has the prefixes of a model that
-// was closed; it goes with them.
-const savedName = "prefixes"
-
-// saved says where prefixes are kept, if they are. A model whose digest nobody knows
-// (vqf.check = "size") has none: another file could not be told from it.
-func (l *loader) saved(weights string, in installed) (engine.Saved, error) {
-	if l.cfg.Engine.PrefixCache != prefixCacheSave || in.SHA256 == "" {
-		return engine.Saved{}, nil
-	}
-	most, err := ParseSize(l.cfg.Engine.PrefixCacheSize)
-	if err != nil {
-		return engine.Saved{}, fmt.Errorf("config: engine.prefix_cache_size: %w", err)
-	}
-	return engine.Saved{Path: filepath.Join(filepath.Dir(weights), savedName), Key: in.SHA256 + " " + Version, MaxBytes: most}, nil
 }
 
 // openOptions maps the [vqf] section, and the original engine's environment

@@ -167,13 +167,13 @@ func TestPassphraseRotated(t *testing.T) {
 	r.put(t, "m.vqf", data)
 	r.scan(ctx)
 	expect(t, r, "m ready*")
-	r.close()
+	r.close(context.Background())
 	weight, _, _ := places(t, data)
 	r.spoil(t, "m", weight)
 	r = start()
 	r.scan(ctx)
 	expect(t, r, "m ready*") // nobody read it for its tag
-	r.close()
+	r.close(context.Background())
 	r.spoil(t, "m", weight) // as it was
 
 	write(t, key, "new\n")

@@ -21,7 +21,8 @@ type pictureReader struct {
 	ctx     context.Context // ended: no further one is read
 	s       *serving
 	imports string // directory of those that come by name
-	room    int    // tokens of the context; pictures that need more are not read
+	room    int    // tokens for the prompt; pictures that need more are not read
+	answer  int    // tokens for the answer
 	places  int    // of the pictures read so far
 }
 
@@ -43,7 +44,7 @@ func (p *pictureReader) message(i int, m control.Message) ([]*engine.Picture, er
 			return nil, e
 		}
 		if p.places += pic.Places(); p.places >= p.room {
-			return nil, &engine.ContextError{Prompt: p.places, Context: p.room}
+			return nil, &engine.ContextError{Prompt: p.places, MaxTokens: p.answer, Context: p.room + p.answer}
 		}
 		list = append(list, pic)
 	}

@@ -360,13 +360,13 @@ func (r *registry) current() []*serving {
 	return list
 }
 
-// all returns the versions that serve and marks them as retired.
+// all returns the versions that serve, the default first, and marks them as retired.
 func (r *registry) all() []*serving {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var list []*serving
-	for _, e := range r.models {
-		if e.cur != nil {
+	for _, name := range slices.Backward(r.order) {
+		if e := r.models[name]; e.cur != nil {
 			list = append(list, e.cur)
 			r.retire(e.cur)
 			e.cur = nil

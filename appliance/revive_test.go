@@ -70,7 +70,7 @@ func TestReviveChecksTheStore(t *testing.T) {
 			r.put(t, "m.vqf", good)
 			r.scan(ctx)
 			stored := r.store.weights(r.book.Models["m"].Key)
-			r.close()
+			r.close(context.Background())
 			r.put(t, "m.vqf", good[:1000])
 			data := append([]byte{}, good...)
 			want := "m ready*"
@@ -226,7 +226,7 @@ func TestBookThatCannotBeRead(t *testing.T) {
 	}
 	r2 := newDeployer(Paths{State: state}, b)
 	r2.check, r2.who, r2.reg, r2.probe, r2.log, r2.load, r2.event, r2.wake = "install", r.who, newRegistry(nil), r.probe, r.log, r.load, r.event, r.wake
-	t.Cleanup(r2.close)
+	t.Cleanup(func() { r2.close(context.Background()) })
 	r2.recall()
 	if entries, err := os.ReadDir(r2.store.dir); err != nil || len(entries) != 1 {
 		t.Errorf("before the first look the store has %v, %v", entries, err)

@@ -85,7 +85,7 @@ func newRig(t *testing.T, state string) *rig {
 	}()
 	r.recall()
 	t.Cleanup(func() {
-		r.close()
+		r.close(context.Background())
 		stop()
 		<-watching
 		signal.Stop(signals)

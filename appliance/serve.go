@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -36,6 +37,11 @@ const (
 	// scanOnStop is how long the look at the drop directory may go on after that. It
 	// may be interrupted anywhere: every file that it makes gets its name when it is whole.
 	scanOnStop = 5 * time.Second
+	// stopLimit is how long a stop may take: TimeoutStopSec of the unit, after which it is
+	// killed. Prefixes are saved until saveUntil after its begin, and saveGrace; the rest
+	// is for HTTP and the embedded broker.
+	stopLimit = 45 * time.Second
+	saveUntil = 25 * time.Second
 	// stuckAfter is how long a part may stand still before the watchdog is starved.
 	stuckAfter = 20 * time.Second
 )
@@ -56,6 +62,7 @@ type server struct {
 	reloads  chan chan reloaded
 	recent   events
 	live     Config // cfg with what was taken over since; for wait alone
+	stopping atomic.Bool
 
 	mu   sync.Mutex // guards what follows
 	mqtt string     // URL of the broker in use, "" while there is none
@@ -135,11 +142,18 @@ func (s *server) build(topo kernels.Topology) error {
 	who.changed = s.control.InfoChanged // it names the trusted keys
 	s.backend.submit = s.control.SubmitJob
 	loader := newLoader(s.cfg, s.backend.who.pass, len(topo.All), s.backend.pulse)
+	saves := s.cfg.Engine.PrefixCache == prefixCacheSave
+	if saves {
+		if loader.build, err = buildOf(thisProgram); err != nil {
+			s.log.Warn("prefixes are not saved: this build cannot be told from others", "error", err)
+		}
+	}
 	if n := len(topo.All); s.cfg.Engine.Threads > n {
 		s.log.Warn("engine.threads is more than this process may use", "key", "engine.threads", "threads", s.cfg.Engine.Threads, "cpus", n)
 	}
 	d := s.deployer
 	d.load, d.probe, d.memory = loader.load, probeModel, func() int64 { return loader.room(os.DirFS("/")) }
+	d.saves = saves
 	d.recall()
 	if err := tidyIncoming(s.cfg.Paths); err != nil {
 		s.log.Error("incoming", "error", err)
@@ -216,6 +230,9 @@ func (s *server) run(ctx context.Context, socket net.Listener) error {
 	s.wait(ctx)
 
 	s.log.Info("windhover stops: draining")
+	save, cancelSave := context.WithTimeout(context.Background(), saveUntil)
+	defer cancelSave()
+	s.stopping.Store(true)
 	s.notify.stopping()
 	s.notify.extend(drainOnStop + 20*time.Second)
 	stopWatch()
@@ -234,7 +251,7 @@ func (s *server) run(ctx context.Context, socket net.Listener) error {
 		if s.updates != nil {
 			s.updates.install.close()
 		}
-		s.deployer.close()
+		s.deployer.close(save)
 	} else {
 		// It uses what close would free; the end of the process frees both.
 		s.log.Error("the look at the drop directory does not end: stopping without it", "at", s.backend.pulse.doing())
@@ -321,9 +338,10 @@ func (s *server) tellLate(ctx context.Context) {
 	}
 }
 
-// alive reports whether every part that should move has moved of late.
+// alive reports whether every part that should move has moved of late. A stop has a
+// limit of its own, and parts of it stand still.
 func (s *server) alive() bool {
-	return time.Since(s.control.LastMove()) < stuckAfter && s.backend.pulse.moving(time.Now())
+	return s.stopping.Load() || time.Since(s.control.LastMove()) < stuckAfter && s.backend.pulse.moving(time.Now())
 }
 
 // modelsChanged asks for the documents of models to be published.

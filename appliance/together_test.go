@@ -81,7 +81,7 @@ func TestPrefixesOutliveARestart(t *testing.T) {
 	for _, save := range []bool{false, true} {
 		b := startBox(t, func(c *Config) {
 			if save {
-				c.Engine.PrefixCache = prefixCacheSave
+				c.Engine.PrefixCache, c.Engine.SharePrefixes = prefixCacheSave, []string{"you*"}
 			}
 		})
 		b.drop(t, "m.vqf", tinyModel(t, nil))
@@ -110,6 +110,9 @@ func TestPrefixesOutliveARestart(t *testing.T) {
 		}
 		if !save {
 			continue
+		}
+		if other, err := b.client(t, "me").Send(ctx, request(text, 8), nil); err != nil || other.Done.Usage.Cached != 0 || other.Text != first.Text {
+			t.Errorf("another client after the restart: %+v, %v; want none of it cached", other, err)
 		}
 		if fi, err := os.Stat(files[0]); err != nil || fi.Mode().Perm() != 0o600 {
 			t.Errorf("%v, %v: want a file for its owner alone", fi.Mode(), err)

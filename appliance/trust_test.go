@@ -164,7 +164,7 @@ func TestRestartJudgesAgain(t *testing.T) {
 	r.put(t, "m.vqf", data)
 	r.scan(ctx)
 	expect(t, r, "m ready*")
-	r.close()
+	r.close(context.Background())
 	r.spoil(t, "m", weight)
 
 	r = start(true)
@@ -173,7 +173,7 @@ func TestRestartJudgesAgain(t *testing.T) {
 	if got := r.trustOf(t, "m"); got != "sm2" {
 		t.Errorf("trust %q after a restart", got)
 	}
-	r.close()
+	r.close(context.Background())
 	if err := os.Rename(file, file+".gone"); err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +185,7 @@ func TestRestartJudgesAgain(t *testing.T) {
 	if exists(filepath.Join(r.drop, "m.vqf.ready")) {
 		t.Error("the marker says that it serves")
 	}
-	r.close()
+	r.close(context.Background())
 
 	r = start(false)
 	r.scan(ctx)
@@ -193,7 +193,7 @@ func TestRestartJudgesAgain(t *testing.T) {
 	if got := r.trustOf(t, "m"); got != "local" {
 		t.Errorf("without policy and key: trust %q", got)
 	}
-	r.close()
+	r.close(context.Background())
 
 	r = start(true)
 	r.scan(ctx)
@@ -206,7 +206,7 @@ func TestRestartJudgesAgain(t *testing.T) {
 	if got := r.trustOf(t, "m"); got != "sm2" {
 		t.Errorf("with the key back: trust %q", got)
 	}
-	r.close()
+	r.close(context.Background())
 
 	// With vqf.check = "always" the change is found.
 	r = start(true)
@@ -333,7 +333,7 @@ func TestOldBook(t *testing.T) {
 		r.book.Models[name] = in
 	}
 	r.save()
-	r.close()
+	r.close(context.Background())
 	r = newRig(t, state)
 	r.who.require = true
 	r.trustSM2Key(t, "maker", key.Public())

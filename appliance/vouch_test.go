@@ -208,7 +208,7 @@ func TestMinisigForAModelThatServes_P73(t *testing.T) {
 	if got, want := fmt.Sprint(r.events), "[model_ready m model_failed m minisign_invalid model_failed m minisign_invalid]"; got != want {
 		t.Errorf("events %s, want %s", got, want)
 	}
-	r.close()
+	r.close(context.Background())
 	again := newRig(t, state)
 	again.scan(ctx)
 	expect(t, again, "m ready*")

@@ -28,7 +28,10 @@ type Generator interface {
 	// piece by piece; all text goes through it, stop strings already cut off. It
 	// costs microseconds, never blocks on the network, and returns an error once the
 	// request is over; Generate then returns soon. ctx ends at the deadline, on
-	// cancel and at shutdown. At most Config.Concurrency calls run at a time.
+	// cancel and at shutdown. Config.Concurrency calls run at a time, and more of
+	// requests for which the Generator is to put others in work aside: more urgent
+	// ones (r.Priority is lower; it falls below 0 with waiting), and those of clients
+	// with two fewer in work. At most Limits.Queue run.
 	Generate(ctx context.Context, r *Request, emit func(Event) error) (*Result, error)
 
 	// Tokenize returns the token ids of r.Prompt.

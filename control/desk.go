@@ -45,6 +45,9 @@ type entry struct {
 	small    bool // answered by one done: not in the queue, not counted as open
 
 	state   int
+	arrival int64 // in the queue
+	urgency int   // of its priority, and of having waited: lower first
+	passed  int   // by how many younger ones since urgency last changed
 	started time.Time
 	ended   time.Time
 	dropped bool        // what fetch finds is gone
@@ -63,7 +66,7 @@ type desk struct {
 	observe     func(Observation)
 	notify      func(Notice)
 
-	wake  chan struct{} // something is queued; capacity = concurrency
+	wake  chan struct{} // something is queued; capacity = workers
 	small chan *entry   // tokenize
 	base  context.Context
 
@@ -73,7 +76,8 @@ type desk struct {
 	entries  map[key]*entry
 	anon     map[[sha256.Size]byte]*entry // requests without an id, for redelivered ones
 	order    []*entry                     // by acceptance
-	queue    []*entry                     // by priority, then acceptance
+	queue    []*entry                     // by turnsBefore
+	arrivals int64                        // in it, so far
 	open     int                          // queued and running
 	running  int
 	clients  map[string]int // open requests of a client
@@ -235,27 +239,14 @@ func (d *desk) full(format string, args ...any) *Error {
 
 // enqueue puts a request in its place in the queue and says accepted.
 func (d *desk) enqueue(e *entry) {
-	i := len(d.queue)
-	for i > 0 && d.queue[i-1].req.Priority > e.req.Priority {
-		i--
-	}
-	d.queue = append(d.queue, nil)
-	copy(d.queue[i+1:], d.queue[i:])
-	d.queue[i] = e
+	before := d.line(e)
 	d.open++
 	d.clients[e.key.client]++
 	if t := e.req.Deadline; t > 0 {
 		e.timer = time.AfterFunc(t, func() { d.interrupt(e, errDeadline) })
 	}
-	before := i + d.running
-	if before < d.concurrency {
-		before = 0
-	}
 	e.stream.accept(Accepted{Queue: before, Model: e.model.String()})
-	select {
-	case d.wake <- struct{}{}:
-	default:
-	}
+	d.rouse()
 }
 
 // refuse answers a request that was not accepted: one error with seq 0, remembered

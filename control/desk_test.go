@@ -6,9 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 )
@@ -223,72 +221,6 @@ func TestQueueBounds_P27(t *testing.T) {
 		rs := g.replies("me", "m2")
 		return rs[len(rs)-1].Type == TypeDone
 	})
-}
-
-func TestPriority_P6(t *testing.T) {
-	step := make(chan struct{})
-	var order []string
-	gen := until(step, 1)
-	g := newRig(t, &fake{generate: func(ctx context.Context, r *Request, emit func(Event) error) (*Result, error) {
-		order = append(order, r.ID)
-		return gen(ctx, r, emit)
-	}}, nil)
-	g.ask("a", OpGenerate, `{"id":"first","prompt":"x"}`)
-	g.await("first to run", func() bool { _, active := g.desk.load(); return active == 1 })
-	g.ask("b", OpGenerate, `{"id":"low","prompt":"x","priority":9}`)
-	g.ask("c", OpGenerate, `{"id":"mid1","prompt":"x"}`)
-	g.ask("d", OpGenerate, `{"id":"mid2","prompt":"x"}`)
-	g.ask("e", OpGenerate, `{"id":"high","prompt":"x","priority":0}`)
-	g.await("accepted", func() bool { return len(g.replies("e", "high")) > 0 })
-	if q := g.replies("e", "high")[0].Accepted.Queue; q != 1 {
-		t.Errorf("high says queue %d, want 1", q)
-	}
-	close(step)
-	g.end("b", "low")
-	if got, want := strings.Join(order, " "), "first high mid1 mid2 low"; got != want {
-		t.Errorf("order %q, want %q", got, want)
-	}
-}
-
-// Of requests of one priority, that of the client goes first who has the fewest in
-// work.
-func TestClientsTakeTurns_P7(t *testing.T) {
-	step := make(chan struct{})
-	var mu sync.Mutex
-	var order []string
-	gen := until(step, 1)
-	g := newRig(t, &fake{generate: func(ctx context.Context, r *Request, emit func(Event) error) (*Result, error) {
-		mu.Lock()
-		order = append(order, r.ID)
-		mu.Unlock()
-		return gen(ctx, r, emit)
-	}}, func(c *Config) {
-		c.Concurrency = 2
-		c.Limits.PerClient, c.Limits.Queue = 4, 8
-	})
-	for _, id := range []string{"a1", "a2"} {
-		g.ask("a", OpGenerate, `{"id":"`+id+`","prompt":"x"}`)
-	}
-	g.await("both to run", func() bool { _, active := g.desk.load(); return active == 2 })
-	for _, r := range [][2]string{{"a", "a3"}, {"a", "a4"}, {"b", "b1"}, {"c", "c1"}} {
-		g.ask(r[0], OpGenerate, `{"id":"`+r[1]+`","prompt":"x"}`)
-	}
-	g.ask("d", OpGenerate, `{"id":"d1","prompt":"x","priority":6}`)
-	g.await("all accepted", func() bool { waiting, _ := g.desk.load(); return waiting == 5 })
-	step <- struct{}{}
-	g.await("b1 to run", func() bool {
-		mu.Lock()
-		defer mu.Unlock()
-		return len(order) == 3
-	})
-	close(step)
-	g.end("d", "d1")
-	g.end("a", "a4")
-	mu.Lock()
-	defer mu.Unlock()
-	if at := slices.Index(order, "d1"); at < 4 || slices.Index(order, "b1") != 2 {
-		t.Errorf("order %v", order)
-	}
 }
 
 func TestCancelAndDeadline_P12(t *testing.T) {

@@ -66,7 +66,7 @@ const MaxTopLogprobs = 20
 // protocol filled in.
 type Request struct {
 	Op     string // OpGenerate, OpChat (also what OpPrompt becomes), OpTokenize, OpCancel, OpFetch
-	Client string // from the topic
+	Client string // from the topic; a caller in this process names one with a colon, which no topic has
 	ID     string // "" until the device makes one
 
 	Model    string // "": the default model

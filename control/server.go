@@ -25,7 +25,7 @@ type Config struct {
 	StateDir    string // session number, job journal, list of retained topics; made when missing
 	Policy      Policy
 	Limits      Limits
-	Concurrency int           // generations at a time; 0: 1
+	Concurrency int           // generations at a time, see Generator; 0: 1
 	StatsEvery  time.Duration // 0: 30 s
 	State       string        // at the start: StateStarting when "", until SetState
 
@@ -198,7 +198,7 @@ func (s *Server) open() {
 	s.desk = &desk{
 		topics: s.topics, lim: s.lim, now: s.cfg.Now, gen: s.backend, box: s.data,
 		concurrency: s.cfg.Concurrency, observe: s.cfg.Observe, notify: s.cfg.Notify,
-		wake: make(chan struct{}, s.cfg.Concurrency), small: make(chan *entry, s.lim.Queue), base: ctx,
+		wake: make(chan struct{}, s.lim.Queue), small: make(chan *entry, s.lim.Queue), base: ctx,
 		entries: map[key]*entry{}, anon: map[[32]byte]*entry{}, clients: map[string]int{}, works: map[string]int{},
 	}
 	s.jobs = &jobs{
@@ -207,7 +207,7 @@ func (s *Server) open() {
 		recs: map[key]*jobEntry{},
 	}
 	s.jobs.restore(files)
-	for range s.cfg.Concurrency {
+	for range s.lim.Queue { // who is urgent finds one of them, whatever is in work
 		s.wg.Go(func() { s.desk.work(ctx) })
 	}
 	s.wg.Go(func() { s.desk.tokenize(ctx) })

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"slices"
 	"time"
 )
 
@@ -27,47 +26,11 @@ func (d *desk) work(ctx context.Context) {
 	}
 }
 
-// next takes a request out of the queue: of the first priority, one of the client
-// that has the fewest in work, the first of these. Those that waited past their time
-// to live end here.
-func (d *desk) next() *entry {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for len(d.queue) > 0 {
-		at := 0
-		for i, q := range d.queue {
-			if q.req.Priority > d.queue[0].req.Priority {
-				break
-			}
-			if d.works[q.key.client] < d.works[d.queue[at].key.client] {
-				at = i
-			}
-		}
-		e := d.queue[at]
-		d.queue = slices.Delete(d.queue, at, at+1)
-		now := d.now()
-		since := e.req.SentAt
-		if since.IsZero() {
-			since = e.accepted
-		}
-		if late := expiredBy(e.req, since, now); late > 0 {
-			d.finish(e)
-			e.stream.fail(Errorf(Expired, "the request waited %v past its ttl_ms", late.Round(time.Millisecond)))
-			d.report(e, Observation{Code: Expired.Name})
-			continue
-		}
-		e.state, e.started = running, now
-		d.running++
-		d.works[e.key.client]++
-		return e
-	}
-	return nil
-}
-
 // run carries out one generation and ends it.
 func (d *desk) run(e *entry) {
-	r := e.req
-	res, err := d.generate(e, r)
+	r := *e.req
+	r.Priority = e.urgency
+	res, err := d.generate(e, &r)
 	cause := context.Cause(e.ctx) // nil unless it was interrupted
 	said := e.stream.outcome()
 
@@ -103,7 +66,7 @@ func (d *desk) run(e *entry) {
 		d.report(e, Observation{Code: failure.Code.Name})
 		return
 	}
-	d.complete(e, r, res, said, finish)
+	d.complete(e, &r, res, said, finish)
 }
 
 // complete sends the done message of a generation.

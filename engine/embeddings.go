@@ -10,8 +10,8 @@ import (
 )
 
 // embeddings are what the tower made of the last pictures, by what was in them:
-// the same picture again, of whomever, is not computed again. One goroutine uses
-// it.
+// the same picture again in the same realm is not computed again. That of another
+// is, or what it took would tell what others have seen. One goroutine uses it.
 type embeddings struct {
 	budget int64 // bytes
 	used   int64
@@ -19,7 +19,8 @@ type embeddings struct {
 }
 
 type embedding struct {
-	key [sha256.Size]byte
+	realm realm
+	key   [sha256.Size]byte
 	*vision.Embedding
 }
 
@@ -30,9 +31,9 @@ func embeddingBytes(e *vision.Embedding) int64 {
 	return 4 * int64(len(e.Tokens)) * int64(1+len(e.DeepStack))
 }
 
-// find returns what was made of a picture, nil if that is not kept.
-func (c *embeddings) find(key [sha256.Size]byte) *vision.Embedding {
-	i := slices.IndexFunc(c.list, func(e embedding) bool { return e.key == key })
+// find returns what was made of a picture in a realm, nil if that is not kept.
+func (c *embeddings) find(in realm, key [sha256.Size]byte) *vision.Embedding {
+	i := slices.IndexFunc(c.list, func(e embedding) bool { return e.realm == in && e.key == key })
 	if i < 0 {
 		return nil
 	}
@@ -43,8 +44,8 @@ func (c *embeddings) find(key [sha256.Size]byte) *vision.Embedding {
 
 // keep puts in what was made of a picture, if it fits at all, and drops what was
 // used longest ago until it does.
-func (c *embeddings) keep(key [sha256.Size]byte, made *vision.Embedding) {
-	e := embedding{key, made}
+func (c *embeddings) keep(in realm, key [sha256.Size]byte, made *vision.Embedding) {
+	e := embedding{in, key, made}
 	if e.bytes() > c.budget {
 		return
 	}

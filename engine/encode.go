@@ -21,14 +21,14 @@ type underway struct {
 }
 
 // lacking is the first run among n positions from pos whose picture is not computed;
-// nil for none. What is kept of other requests is taken.
+// nil for none. What is kept of other requests of its realm is taken.
 func (m *Model) lacking(c *scene, pos, n int) *run {
 	var lack *run
 	c.within(pos, n, func(r *run, _, _, _ int) {
 		if lack != nil || c.made[r.picture] != nil {
 			return
 		}
-		if e := m.sight.kept.find(r.picture.key); e != nil {
+		if e := m.sight.kept.find(c.realm, r.picture.key); e != nil {
 			c.made[r.picture] = e
 			return
 		}
@@ -65,7 +65,7 @@ func (m *Model) advance() error {
 		return fmt.Errorf("engine: picture: %w", err)
 	}
 	at.scene.made[at.picture] = e
-	m.sight.kept.keep(at.picture.key, e)
+	m.sight.kept.keep(at.scene.realm, at.picture.key, e)
 	return nil
 }
 
@@ -194,6 +194,7 @@ func (g *generation) see() (err error) {
 	if g.scene, err = g.m.compose(g.prompt, g.req.Pictures); err != nil || g.scene == nil {
 		return err
 	}
+	g.scene.realm = g.realm
 	g.leaving, g.quit = context.WithCancel(context.Background())
 	g.labels = append(make([]int32, 0, len(g.prompt)+g.max), g.scene.labels...)
 	return nil

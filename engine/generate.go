@@ -49,11 +49,14 @@ type generation struct {
 	listens bool          // on is not nil
 	scene   *scene        // nil: text only
 	tools   *toolParser   // nil: calls of tools are text
+	realm   realm         // of the request
 	leaving context.Context
 	quit    func() // ends leaving: nobody waits any more; nil without a scene
 
 	// The scheduler's alone.
 	arrival int64
+	urgency int // of the request's priority, and of having waited: lower first
+	passed  int // by how many younger ones since urgency last changed
 	account *account
 	seq     *sequence // nil while it waits
 	forced  []int32   // to be said before anything is sampled
@@ -87,7 +90,7 @@ type generation struct {
 
 // newGeneration checks a request against the model.
 func (m *Model) newGeneration(req Request) (*generation, error) {
-	g := &generation{m: m, req: req, prompt: req.Tokens, max: req.MaxTokens, bell: make(chan struct{}, 1)}
+	g := &generation{m: m, req: req, prompt: req.Tokens, max: req.MaxTokens, bell: make(chan struct{}, 1), realm: realmOf(req.Realm)}
 	if err := m.checkTokens(req.Tokens, len(req.Pictures) > 0); err != nil {
 		return nil, err
 	}
@@ -136,24 +139,27 @@ func (m *Model) newGeneration(req Request) (*generation, error) {
 const middleHead = 4
 
 // fit holds prompt and max_tokens against the context: an error with the
-// counts, or what the request's policy says.
+// counts, or what the request's policy says. The token that the model wants at the
+// beginning of a text stays there.
 func (g *generation) fit() error {
 	size := g.m.st.size.ctx
 	want := max(g.max, 1)
 	keep := size - want
-	switch long := keep > 0 && len(g.prompt) > keep; g.req.Truncate {
+	head := 0
+	if len(g.prompt) > 0 && g.prompt[0] == g.m.meta.BosID && keep > 1 {
+		head = 1
+	}
+	switch g.req.Truncate {
 	case "":
+		keep = 0
 	case TruncateOldest:
-		if long {
-			g.prompt = g.prompt[len(g.prompt)-keep:]
-		}
 	case TruncateMiddle:
-		if long {
-			head := keep / middleHead
-			g.prompt = slices.Concat(g.prompt[:head], g.prompt[len(g.prompt)-keep+head:])
-		}
+		head = max(head, keep/middleHead)
 	default:
 		return badRequest("truncate %q, want %s or %s", g.req.Truncate, TruncateOldest, TruncateMiddle)
+	}
+	if keep > 0 && len(g.prompt) > keep {
+		g.prompt = slices.Concat(g.prompt[:head], g.prompt[len(g.prompt)-keep+head:])
 	}
 	if want > size-len(g.prompt) {
 		return &ContextError{Prompt: len(g.req.Tokens), MaxTokens: g.max, Context: size}

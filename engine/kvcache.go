@@ -62,7 +62,8 @@ type page struct {
 	fill   int
 	writer *sequence
 
-	taken bool // it has memory
+	taken   bool  // it has memory
+	counted int64 // the last count of pages that it was in
 }
 
 // block gives a head's keys and values of a page.

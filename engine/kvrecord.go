@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -17,6 +18,7 @@ import (
 //
 //	parent  int32          record that it stands on, -1 for none
 //	n       uint32         positions, 1 to 256
+//	realm   [32]byte       of one that stands on none: SHA-256 of the realm's name; else not there
 //	labels  [n]int32       tokens
 //	blocks                 for each layer and kv head keys, then values, as in a page, as far as n reaches
 //	sum     [32]byte       SHA-256 of the above
@@ -24,17 +26,25 @@ import (
 // A parent comes before its children and is full.
 const recordHead = 8
 
-// recordBytes is the size of a record of n positions.
-func (t *prefixTree) recordBytes(n int) int64 {
-	p := t.pool
-	return recordHead + 4*int64(n) + 2*int64(p.layers)*int64(p.kvHeads)*int64(p.used(n)) + sha256.Size
+// recordBytes is the size of a node's record.
+func (t *prefixTree) recordBytes(k *node) int64 {
+	p, n := t.pool, len(k.labels)
+	size := recordHead + 4*int64(n) + 2*int64(p.layers)*int64(p.kvHeads)*int64(p.used(n)) + sha256.Size
+	if k.parent.parent == nil {
+		size += int64(len(k.realm))
+	}
+	return size
 }
 
-func (t *prefixTree) writeRecord(w io.Writer, n *node, parent int) error {
+// writeRecord writes a node, or the beginning of one when ctx ends.
+func (t *prefixTree) writeRecord(ctx context.Context, w io.Writer, n *node, parent int) error {
 	sum := sha256.New()
 	both := io.MultiWriter(w, sum)
 	head := binary.LittleEndian.AppendUint32(nil, uint32(int32(parent)))
 	head = binary.LittleEndian.AppendUint32(head, uint32(len(n.labels)))
+	if parent < 0 {
+		head = append(head, n.realm[:]...)
+	}
 	for _, l := range n.labels {
 		head = binary.LittleEndian.AppendUint32(head, uint32(l))
 	}
@@ -42,6 +52,9 @@ func (t *prefixTree) writeRecord(w io.Writer, n *node, parent int) error {
 		return err
 	}
 	err := t.pool.blocks(n.page, len(n.labels), func(b []byte) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		_, err := both.Write(b)
 		return err
 	})
@@ -78,18 +91,21 @@ func (t *prefixTree) readRecord(r io.Reader, before []*node) (*node, error) {
 	if _, err := io.ReadFull(both, head[:]); err != nil {
 		return nil, cutShort(err)
 	}
-	parent, n := &t.root, binary.LittleEndian.Uint32(head[4:])
+	n := binary.LittleEndian.Uint32(head[4:])
 	at := int32(binary.LittleEndian.Uint32(head[:]))
 	switch {
 	case at < -1 || int(at) >= len(before):
 		return nil, fmt.Errorf("stands on record %d", at)
 	case n == 0 || n > kernels.AttnBlock:
 		return nil, fmt.Errorf("%d positions", n)
-	case at >= 0:
-		parent = before[at]
+	case at >= 0 && len(before[at].labels) < kernels.AttnBlock:
+		return nil, fmt.Errorf("stands on record %d of %d positions", at, len(before[at].labels))
 	}
-	if parent != &t.root && len(parent.labels) < kernels.AttnBlock {
-		return nil, fmt.Errorf("stands on record %d of %d positions", at, len(parent.labels))
+	var in realm
+	if at < 0 {
+		if _, err := io.ReadFull(both, in[:]); err != nil {
+			return nil, noEOF(err)
+		}
 	}
 	labels := make([]int32, n)
 	if err := binary.Read(both, binary.LittleEndian, labels); err != nil {
@@ -111,7 +127,10 @@ func (t *prefixTree) readRecord(r io.Reader, before []*node) (*node, error) {
 		return nil, err
 	}
 	pg.fill = len(labels)
-	return t.put(parent, labels, pg), nil
+	if at >= 0 {
+		return t.put(before[at], labels, pg), nil
+	}
+	return t.put(t.root(in), labels, pg), nil
 }
 
 // checkSum reads the sum of a record.

@@ -14,15 +14,18 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"golang.org/x/sys/unix"
 )
 
-// Saved says where a model's prefixes go when it is closed, and come from when it
-// is loaded again. The file holds the text of prompts and answers as token ids, and
-// keys and values from which it could be guessed: whoever may read it may read them.
+// Saved says where [Model.SaveCache] puts a model's prefixes, and where they come from
+// when it is loaded again. The file holds the text of prompts and answers as token
+// ids, and keys and values from which it could be guessed: whoever may read it may read
+// them. One model at a time may save to a path.
 type Saved struct {
 	Path string // "": nothing is saved
-	// Key names the weights and the program: a digest and a version. A file that was
-	// saved under another is not used. The engine adds what else decides about the
+	// Key names the weights and the build of the program, so that no two that compute
+	// another bit have the same. A file that was saved under another is not used. The engine adds what else decides about the
 	// numbers: geometry, family, type of the cache.
 	Key      string
 	MaxBytes int64 // of the file; the prefixes used last are in it. 0 means 1 GiB
@@ -34,7 +37,7 @@ func (s *Saved) most() int64 { return cmp.Or(s.MaxBytes, defaultSavedBytes) }
 
 // savedFormat is the first line of the text that is hashed to the key in a file; it
 // changes with the form of files, and with any bit of what the engine computes.
-const savedFormat = "windhover saved prefixes 1"
+const savedFormat = "windhover saved prefixes 2"
 
 // savedMagic begins a file. The key follows, then records (kvrecord.go).
 var savedMagic = [8]byte{'W', 'H', 'K', 'V', 'S', 'A', 'V', 'E'}
@@ -58,7 +61,7 @@ func (m *Model) restore(opt Options) {
 	err := m.restoreFile()
 	m.info.Restored = int(m.sched.tree.kept.Load())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		m.info.RestoreErr = err.Error()
+		m.stale, m.info.RestoreErr = true, err.Error()
 	}
 }
 
@@ -94,7 +97,9 @@ func (t *prefixTree) read(r io.Reader, key [sha256.Size]byte) error {
 	var nodes []*node
 	defer func() {
 		for i := range nodes { // the first was used last
-			t.touch(nodes[len(nodes)-1-i])
+			n := nodes[len(nodes)-1-i]
+			n.saved = true
+			t.touch(n)
 		}
 	}()
 	for {
@@ -112,37 +117,52 @@ func (t *prefixTree) read(r io.Reader, key [sha256.Size]byte) error {
 	}
 }
 
-// SaveCache saves the prefixes that are kept now, as Close does. It waits for its
-// turn like an evaluation.
-func (m *Model) SaveCache(ctx context.Context) (err error) {
-	end, err := m.begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer end(&err)
-	return m.save()
+// SavedTemporary is the name that the file at path has while it is made. What a
+// process that was killed left under it is written over by the next save, and may be
+// removed while nobody saves.
+func SavedTemporary(path string) string {
+	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tmp")
 }
 
-// save writes the file, under another name first.
-func (m *Model) save() (err error) {
-	path := m.saved.Path
-	if path == "" {
-		return nil
+// SaveCache saves the prefixes that are kept, as [Options].Saved says, and returns how
+// many tokens of them were written: none where the file has them all already, however
+// often they were used. It waits for its turn like an evaluation.
+//
+// A deadline of ctx ends the file with what was used last, where that is news; else,
+// and when ctx is cancelled, the file of before stays as it was, and the error is that
+// of ctx.
+func (m *Model) SaveCache(ctx context.Context) (tokens int, err error) {
+	if m.saved.Path == "" {
+		return 0, nil
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	l, err := m.sched.borrow(ctx)
 	if err != nil {
-		return fmt.Errorf("engine: saving prefixes: %w", err)
+		return 0, err
 	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(f.Name()) // the first error tells more
-			err = fmt.Errorf("engine: saving prefixes: %w", err)
-		}
-	}()
-	w := bufio.NewWriterSize(f, 1<<20)
-	err = m.sched.tree.write(w, m.savedKey(m.saved.Key), m.saved.most())
-	if err == nil {
-		err = w.Flush()
+	defer m.sched.takeBack(l)
+	if tokens, err = m.save(ctx); err != nil {
+		return 0, fmt.Errorf("engine: saving prefixes: %w", err)
+	}
+	return tokens, nil
+}
+
+func isNews(n *node) bool { return !n.saved }
+
+// save writes the file, under another name first.
+func (m *Model) save(ctx context.Context) (tokens int, err error) {
+	path, tree := m.saved.Path, m.sched.tree
+	list := tree.worth(m.saved.most())
+	if _, err := os.Stat(path); err == nil && !m.stale && !slices.ContainsFunc(list, isNews) {
+		return 0, nil
+	}
+	tmp := SavedTemporary(path)
+	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return 0, err
+	}
+	n, err := tree.writeFile(ctx, f, m.savedKey(m.saved.Key), list)
+	if errors.Is(err, context.DeadlineExceeded) && slices.ContainsFunc(list[:n], isNews) {
+		err = nil
 	}
 	if err == nil {
 		err = f.Sync()
@@ -151,12 +171,21 @@ func (m *Model) save() (err error) {
 		err = cerr
 	}
 	if err == nil {
-		err = os.Rename(f.Name(), path)
+		err = os.Rename(tmp, path)
 	}
-	if err == nil {
-		err = syncDir(filepath.Dir(path))
+	if err != nil {
+		_ = os.Remove(tmp) // the first error tells more
+		return 0, err
 	}
-	return err
+	for _, k := range tree.all {
+		k.saved = false
+	}
+	for _, k := range list[:n] {
+		k.saved = true
+		tokens += len(k.labels)
+	}
+	m.stale = false
+	return tokens, syncDir(filepath.Dir(path))
 }
 
 // syncDir makes a rename last.
@@ -172,28 +201,90 @@ func syncDir(dir string) error {
 	return err
 }
 
-// write writes the nodes that were used last and fit into most bytes, each behind
-// what it stands on.
-func (t *prefixTree) write(w io.Writer, key [sha256.Size]byte, most int64) error {
-	if _, err := w.Write(append(slices.Clone(savedMagic[:]), key[:]...)); err != nil {
-		return err
+// writeFile writes nodes to an empty file until ctx ends, and returns how many there
+// are; nothing is behind them.
+func (t *prefixTree) writeFile(ctx context.Context, f *os.File, key [sha256.Size]byte, list []*node) (n int, err error) {
+	w := bufio.NewWriterSize(&stepWriter{f: f}, 1<<20)
+	n, size, err := t.write(ctx, w, key, list)
+	if err != nil && ctx.Err() == nil {
+		return n, err
 	}
-	most -= int64(len(savedMagic) + len(key))
-	index := map[*node]int{&t.root: -1}
+	if ferr := w.Flush(); ferr != nil {
+		return n, ferr
+	}
+	if terr := f.Truncate(size); terr != nil {
+		return n, terr
+	}
+	return n, err
+}
+
+// stepWriter lets no more than two steps of what it writes wait for the disk, so that
+// making a large file last takes no longer at its end than before.
+type stepWriter struct {
+	f        *os.File
+	at, told int64 // written, and of that the disk was asked for
+}
+
+// diskStep is what the disk is asked for at once.
+const diskStep = 8 << 20
+
+func (w *stepWriter) Write(p []byte) (int, error) {
+	n, err := w.f.Write(p)
+	if w.at += int64(n); w.at-w.told >= diskStep {
+		// Where the system cannot, all waits for the end.
+		fd := int(w.f.Fd())
+		_ = unix.SyncFileRange(fd, w.told, w.at-w.told, unix.SYNC_FILE_RANGE_WRITE)
+		if w.told > 0 { // 0 bytes mean all
+			_ = unix.SyncFileRange(fd, 0, w.told, unix.SYNC_FILE_RANGE_WAIT_BEFORE|unix.SYNC_FILE_RANGE_WRITE|unix.SYNC_FILE_RANGE_WAIT_AFTER)
+		}
+		w.told = w.at
+	}
+	return n, err
+}
+
+// write writes nodes, each behind what it stands on, until ctx ends. It returns how
+// many are whole, and the bytes up to there.
+func (t *prefixTree) write(ctx context.Context, w io.Writer, key [sha256.Size]byte, list []*node) (n int, size int64, err error) {
+	if _, err := w.Write(append(slices.Clone(savedMagic[:]), key[:]...)); err != nil {
+		return 0, 0, err
+	}
+	size = savedHead
+	index := map[*node]int{}
+	for i, k := range list {
+		parent := -1
+		if k.parent.parent != nil {
+			parent = index[k.parent]
+		}
+		if err := t.writeRecord(ctx, w, k, parent); err != nil {
+			return i, size, err
+		}
+		index[k] = i
+		size += t.recordBytes(k)
+	}
+	return len(list), size, nil
+}
+
+// savedHead is what comes before the records.
+const savedHead = int64(len(savedMagic)) + sha256.Size
+
+// worth is what is to be in a file of at most most bytes: the nodes that were used
+// last, each behind what it stands on.
+func (t *prefixTree) worth(most int64) []*node {
+	most -= savedHead
+	var list []*node
+	taken := map[*node]bool{}
 	for _, n := range t.byUse() {
-		chain, bytes := t.missing(n, index)
-		if chain == nil || bytes > most {
+		chain, bytes := t.missing(n, taken)
+		if bytes > most {
 			continue
 		}
 		most -= bytes
-		for i := len(chain) - 1; i >= 0; i-- {
-			if err := t.writeRecord(w, chain[i], index[chain[i].parent]); err != nil {
-				return err
-			}
-			index[chain[i]] = len(index) - 1
+		for _, k := range slices.Backward(chain) {
+			taken[k] = true
+			list = append(list, k)
 		}
 	}
-	return nil
+	return list
 }
 
 // byUse are all nodes, the one that was used last first.
@@ -203,18 +294,16 @@ func (t *prefixTree) byUse() []*node {
 	return list
 }
 
-// missing is a node and what it stands on, as far as that is not written, and what
-// it takes in a file; nil where there are pictures in it: what they were made of is
-// not in the key.
-func (t *prefixTree) missing(n *node, written map[*node]int) (chain []*node, bytes int64) {
-	for ; ; n = n.parent {
-		if _, ok := written[n]; ok {
-			return chain, bytes
-		}
+// missing is a node and what it stands on, as far as that is not taken, and the bytes
+// of their records; nil where there are pictures in it: what they were made of is not
+// in the key.
+func (t *prefixTree) missing(n *node, taken map[*node]bool) (chain []*node, bytes int64) {
+	for ; n.parent != nil && !taken[n]; n = n.parent {
 		if slices.ContainsFunc(n.labels, func(l int32) bool { return l < 0 }) {
 			return nil, 0
 		}
 		chain = append(chain, n)
-		bytes += t.recordBytes(len(n.labels))
+		bytes += t.recordBytes(n)
 	}
+	return chain, bytes
 }

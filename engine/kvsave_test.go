@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -39,15 +40,24 @@ func newTalk(t *testing.T, opt Options) *talk {
 	}
 	req := Request{Tokens: noise(600), MaxTokens: 20, IgnoreEOS: true, Raw: true}
 	said := tokensOf(t, m, req)
-	if err := m.Close(); err != nil {
-		t.Fatal(err)
-	}
+	saveAndClose(t, m, 619)
 	k.cached = 619
 	k.next = req
 	k.next.Tokens = append(append(slices.Clone(req.Tokens), said...), noise(30)...)
 	opt.Saved = Saved{}
 	k.want = tokensOf(t, load(t, k.model, opt), k.next)
 	return k
+}
+
+// saveAndClose does that, and holds how many tokens are written.
+func saveAndClose(t *testing.T, m *Model, want int) {
+	t.Helper()
+	if n, err := m.SaveCache(context.Background()); err != nil || n != want {
+		t.Errorf("%d tokens saved, %v; want %d", n, err, want)
+	}
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // goOn loads the model again and goes on with the conversation.
@@ -60,8 +70,6 @@ func (k *talk) goOn(t *testing.T, opt Options, cached int, why string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Not saved again.
-	m.saved.Path = ""
 	defer m.Close()
 	res, err := m.Generate(context.Background(), k.next, nil)
 	if err != nil {
@@ -89,9 +97,7 @@ func TestSavedPrefixes(t *testing.T) {
 		if err != nil || res.Usage.Cached != k.cached || m.info.Restored != k.cached || !slices.Equal(res.Tokens, k.want) {
 			t.Errorf("%s: %+v, %v, restored %d; want %d cached and %v", kv, res, err, m.info.Restored, k.cached, k.want)
 		}
-		if err := m.Close(); err != nil {
-			t.Error(err)
-		}
+		saveAndClose(t, m, len(k.next.Tokens)+19)
 		list, err := os.ReadDir(filepath.Dir(k.saved))
 		if err != nil || len(list) != 1 {
 			t.Errorf("%d files beside the model's, %v", len(list), err)
@@ -166,14 +172,16 @@ func TestSavedIsBounded(t *testing.T) {
 		f.tree.end(q)
 	}
 	f.tree.end(f.begin(labelsOf(1, 600))) // used last
-	record := f.tree.recordBytes(kernels.AttnBlock)
+	record := f.tree.recordBytes(&node{parent: &node{parent: &node{}}, labels: make([]int32, kernels.AttnBlock)})
 	for _, c := range []struct {
 		most int64
 		want []int // positions of each text that are found again
 	}{{1 << 30, []int{600, 600, 256}}, {record, []int{0, 0, 0}}, {3*record + 40, []int{600, 0, 0}}, {5*record + 40, []int{600, 512, 0}}, {2*record + 100, []int{0, 512, 0}}} {
 		var file bytes.Buffer
-		if err := f.tree.write(&file, [32]byte{1}, c.most); err != nil {
-			t.Fatal(err)
+		list := f.tree.worth(c.most)
+		n, size, err := f.tree.write(context.Background(), &file, [32]byte{1}, list)
+		if err != nil || n != len(list) || size != int64(file.Len()) {
+			t.Fatalf("%d of %d nodes, %d of %d bytes: %v", n, len(list), size, file.Len(), err)
 		}
 		if int64(file.Len()) > c.most {
 			t.Errorf("%d bytes, at most %d", file.Len(), c.most)
@@ -203,7 +211,7 @@ func TestSavedIntoLess(t *testing.T) {
 	}
 	f.tree.end(f.begin(labelsOf(1, 512)))
 	var file bytes.Buffer
-	if err := f.tree.write(&file, [32]byte{}, 1<<30); err != nil {
+	if _, _, err := f.tree.write(context.Background(), &file, [32]byte{}, f.tree.worth(1<<30)); err != nil {
 		t.Fatal(err)
 	}
 	g := newFakePages(t, 3)
@@ -224,11 +232,14 @@ func TestSavingFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := m.SaveCache(context.Background()); err == nil || !strings.Contains(err.Error(), "none") {
+	if _, err := m.SaveCache(context.Background()); err == nil || !strings.Contains(err.Error(), "none") {
 		t.Errorf("saved into no directory: %v", err)
 	}
-	if err := m.Close(); err == nil {
-		t.Error("closed without a word")
+	if err := m.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := m.SaveCache(context.Background()); !errors.Is(err, ErrClosed) {
+		t.Errorf("saved what is closed: %v", err)
 	}
 }
 
@@ -244,10 +255,9 @@ func FuzzSavedPrefixes(f *testing.F) {
 	q := newSequence(pool, 400)
 	q.grow(400)
 	q.computed(labelsOf(0, 400))
-	q.at = &tree.root
 	tree.end(q)
 	var file bytes.Buffer
-	if err := tree.write(&file, [32]byte{}, 1<<20); err != nil {
+	if _, _, err := tree.write(context.Background(), &file, [32]byte{}, tree.worth(1<<20)); err != nil {
 		f.Fatal(err)
 	}
 	if err := pool.close(); err != nil {

@@ -3,7 +3,6 @@
 package engine
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -41,6 +40,7 @@ type Model struct {
 	rows  []int    // that get logits
 
 	saved    Saved
+	stale    bool // what is at its path cannot be used, or not all of it
 	once     sync.Once
 	closeErr error
 }
@@ -58,12 +58,12 @@ func (m *Model) Info() Info { return m.info }
 // the weights. It must not be changed.
 func (m *Model) Meta() *Meta { return m.meta }
 
-// Close waits for the requests to end, those that wait as well, saves the prefixes
-// that are kept where [Options] says so, and frees everything; there are no new
-// requests from its call on. Cancel them first. Closing twice is harmless.
+// Close waits for the requests to end, those that wait as well, and frees everything;
+// there are no new requests from its call on. Cancel them first. Closing twice is
+// harmless. What [Model.SaveCache] did not save is gone.
 func (m *Model) Close() error {
 	m.sched.close()
-	m.once.Do(func() { m.closeErr = errors.Join(m.save(), m.free()) })
+	m.once.Do(func() { m.closeErr = m.free() })
 	return m.closeErr
 }
 
@@ -99,16 +99,17 @@ func (m *Model) CheckAffinity() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	open := func(g *generation) bool { return !g.over }
-	switch {
-	case s.lent || len(s.loans) > 0 || slices.ContainsFunc(s.waiting, open) || slices.ContainsFunc(s.active, open):
-		return ErrBusy
-	case s.closing:
-		return ErrClosed
-	}
-	for s.attached {
+	for {
+		switch {
+		case s.lent || len(s.loans) > 0 || slices.ContainsFunc(s.waiting, open) || slices.ContainsFunc(s.active, open):
+			return ErrBusy
+		case s.closing: // perhaps since the last wait, and then without a pool
+			return ErrClosed
+		case !s.attached:
+			return m.pool.CheckAffinity() // Close waits for mu
+		}
 		s.calm.Wait()
 	}
-	return m.pool.CheckAffinity()
 }
 
 // checkTokens refuses what the model has no embedding for. pictures says that there

@@ -115,13 +115,20 @@ type Request struct {
 	// Client is whom the request is for. Clients are given their share in turn,
 	// whoever asks most.
 	Client string
-	// Priority puts requests before others with a higher number.
+	// Priority puts requests before others with a higher number, which wait until
+	// they have no use for the room. A request that 8 younger ones have passed counts
+	// for one lower, and so on, so that none waits for ever.
 	Priority int
+	// Realm is within what beginnings of prompts and pictures that were computed are
+	// used again: a request finds what those of the same realm left, and nothing of
+	// any other, whose prompts [Usage] and the time it takes would tell of. It never
+	// changes a token.
+	Realm string
 }
 
 // What Request.Truncate drops.
 const (
-	TruncateOldest = "oldest" // the beginning
+	TruncateOldest = "oldest" // the beginning, but for the token that begins a text
 	TruncateMiddle = "middle" // what is behind a first quarter of what there is room for
 )
 
@@ -193,7 +200,7 @@ type Result struct {
 type Usage struct {
 	Prompt     int // tokens of the prompt after truncation
 	Completion int // tokens generated, without the end token
-	Cached     int // tokens of the prompt that were still in the KV cache
+	Cached     int // tokens of the prompt that were still in the KV cache, from the same realm
 
 	Pictures      int // of the prompt; a video is one
 	PicturesKnown int // of them, not computed again: the same had been seen before

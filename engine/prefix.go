@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"crypto/sha256"
 	"slices"
 	"sync/atomic"
 
@@ -18,26 +19,41 @@ import (
 // it, else a copy of what both have in common. Departing costs a copy of at most a
 // page, and never a computation.
 //
+// Each realm has a tree of its own: who is told, or can time, how much of a prompt
+// needed no computing could otherwise guess at what others have asked, token by
+// token.
+//
 // A page that only the tree has can be evicted, the one that was used longest ago
-// first, leaves before what they stand on.
+// first, whosever it is, leaves before what they stand on.
 type prefixTree struct {
 	pool  *pagePool
-	root  node
-	all   []*node      // without the root, in no order
-	clock int64        // of uses
-	kept  atomic.Int64 // positions, for who looks on
+	roots map[realm]*node // of those that have a child
+	all   []*node         // without the roots, in no order
+	clock int64           // of uses
+	kept  atomic.Int64    // positions, for who looks on
 }
 
+// node is what a page holds; one without a parent is the root of its realm, and holds
+// nothing.
 type node struct {
+	realm    realm
 	parent   *node
 	labels   []int32 // at least one
 	page     *page
 	children []*node // none unless the page is full
 	used     int64
-	index    int // in all
+	index    int  // in all
+	saved    bool // the file of Saved has it
 }
 
-func newPrefixTree(pool *pagePool) *prefixTree { return &prefixTree{pool: pool} }
+// realm is within what prefixes and pictures are shared: the digest of a name.
+type realm [sha256.Size]byte
+
+func realmOf(name string) realm { return sha256.Sum256([]byte(name)) }
+
+func newPrefixTree(pool *pagePool) *prefixTree {
+	return &prefixTree{pool: pool, roots: map[realm]*node{}}
+}
 
 // common is how many labels a and b begin with together.
 func common(a, b []int32) int {
@@ -50,8 +66,12 @@ func common(a, b []int32) int {
 	return n
 }
 
-// closest is the child that has most in common with labels.
+// closest is the child that has most in common with labels; nil, too, for a root that
+// is not there.
 func (n *node) closest(labels []int32) (child *node, same int) {
+	if n == nil {
+		return nil, 0
+	}
 	for _, c := range n.children {
 		if k := common(c.labels, labels); k > same {
 			child, same = c, k
@@ -65,25 +85,22 @@ func (t *prefixTree) touch(n *node) {
 	n.used = t.clock
 }
 
-// shared is how many whole pages of labels are kept, and how many of these nobody
-// else uses.
-func (t *prefixTree) shared(labels []int32) (pages, idle int) {
-	for at := &t.root; ; pages++ {
+// whole calls do for each page of labels that is kept whole in a realm.
+func (t *prefixTree) whole(in realm, labels []int32, do func(*page)) {
+	for at := t.roots[in]; ; {
 		child, same := at.closest(labels)
 		if same < kernels.AttnBlock {
-			return pages, idle
+			return
 		}
-		if child.page.refs == 1 {
-			idle++
-		}
+		do(child.page)
 		at, labels = child, labels[same:]
 	}
 }
 
-// match is how many labels are kept.
-func (t *prefixTree) match(labels []int32) int {
+// match is how many labels are kept in a realm.
+func (t *prefixTree) match(in realm, labels []int32) int {
 	n := 0
-	for at := &t.root; n < len(labels); {
+	for at := t.roots[in]; n < len(labels); {
 		child, same := at.closest(labels[n:])
 		n += same
 		if same < kernels.AttnBlock {
@@ -94,11 +111,10 @@ func (t *prefixTree) match(labels []int32) int {
 	return n
 }
 
-// begin lets an empty sequence begin with as much of labels as is kept.
+// begin lets an empty sequence begin with as much of labels as is kept in its realm.
 func (t *prefixTree) begin(q *sequence, labels []int32) {
-	q.at = &t.root
-	for len(labels) > 0 {
-		child, same := q.at.closest(labels)
+	for at := t.roots[q.realm]; len(labels) > 0; at = q.at {
+		child, same := at.closest(labels)
 		if same == 0 {
 			return
 		}
@@ -155,7 +171,7 @@ func (t *prefixTree) copied(n *node, positions int) *page {
 func (t *prefixTree) keep(q *sequence) {
 	for (q.kept+1)*kernels.AttnBlock <= len(q.labels) {
 		pg := q.pages[q.kept]
-		n := t.put(q.at, q.labels[q.kept*kernels.AttnBlock:][:kernels.AttnBlock], pg)
+		n := t.put(t.stem(q), q.labels[q.kept*kernels.AttnBlock:][:kernels.AttnBlock], pg)
 		pg.leave(q)
 		if n.page != pg { // others have computed the same
 			n.page.refs++
@@ -170,10 +186,29 @@ func (t *prefixTree) keep(q *sequence) {
 func (t *prefixTree) end(q *sequence) {
 	t.keep(q)
 	if rest := q.labels[q.kept*kernels.AttnBlock:]; len(rest) > 0 {
-		t.put(q.at, rest, q.pages[q.kept])
+		t.put(t.stem(q), rest, q.pages[q.kept])
 	}
 	q.cut(0)
 	q.at, q.kept = nil, 0
+}
+
+// stem is the node of a sequence's last page that is kept. Where there is none it is
+// the root of its realm, which is to be given a child.
+func (t *prefixTree) stem(q *sequence) *node {
+	if q.kept > 0 {
+		return q.at
+	}
+	return t.root(q.realm)
+}
+
+// root makes the root of a realm that has none. It is to be given a child.
+func (t *prefixTree) root(in realm) *node {
+	r := t.roots[in]
+	if r == nil {
+		r = &node{realm: in}
+		t.roots[in] = r
+	}
+	return r
 }
 
 // put keeps a page that holds labels behind parent, unless that is kept already.
@@ -187,7 +222,7 @@ func (t *prefixTree) put(parent *node, labels []int32, pg *page) *node {
 		case len(c.labels): // a part of it
 			pg.refs++
 			t.pool.drop(c.page)
-			c.page, c.labels = pg, append(c.labels, labels[same:]...)
+			c.page, c.labels, c.saved = pg, append(c.labels, labels[same:]...), false
 			t.kept.Add(int64(len(labels) - same))
 			t.touch(c)
 			return c
@@ -195,7 +230,7 @@ func (t *prefixTree) put(parent *node, labels []int32, pg *page) *node {
 	}
 	pg.refs++
 	t.kept.Add(int64(len(labels)))
-	n := &node{parent: parent, labels: slices.Clone(labels), page: pg, index: len(t.all)}
+	n := &node{realm: parent.realm, parent: parent, labels: slices.Clone(labels), page: pg, index: len(t.all)}
 	t.all = append(t.all, n)
 	parent.children = append(parent.children, n)
 	t.touch(n)
@@ -221,6 +256,9 @@ func (t *prefixTree) evict() bool {
 func (t *prefixTree) remove(n *node) {
 	p := n.parent
 	p.children = slices.DeleteFunc(p.children, func(c *node) bool { return c == n })
+	if p.parent == nil && len(p.children) == 0 {
+		delete(t.roots, p.realm) // anybody can make up names
+	}
 	last := t.all[len(t.all)-1]
 	t.all[n.index], last.index = last, n.index
 	t.all = t.all[:len(t.all)-1]

@@ -2,7 +2,14 @@
 
 package engine
 
-// Steps counts the parallel steps the model's workers have begun; there are many
-// in each layer. That it grows while a request is in work proves that the
-// request moves. It may be read at any time.
-func (m *Model) Steps() uint64 { return m.pool.Runs() }
+// stepShift leaves room below the steps for the units of one.
+const stepShift = 20
+
+// Steps is a number that grows whenever something of a request moves on: with the
+// parallel steps that the model's workers begin, of which there are many in each
+// layer, with the units of each, and with the bytes of weights that have come where
+// weights are read by calls. So what waits for slow storage moves as long as that
+// gives anything. It may be read at any time.
+func (m *Model) Steps() uint64 {
+	return m.pool.Runs()<<stepShift + m.st.units.begun() + uint64(m.w.res.read())
+}

@@ -33,7 +33,7 @@ func (s *scheduler) open(g *generation) {
 		s.clients[g.req.Client] = a
 	}
 	a.open++
-	g.account = a
+	g.account, g.urgency = a, g.req.Priority
 }
 
 // shut closes it. mu is held.
@@ -45,21 +45,21 @@ func (s *scheduler) shut(g *generation) {
 
 func (s *scheduler) charge(g *generation, tokens int) { g.account.given += int64(tokens) }
 
-// waitsBefore orders those who wait: by priority, then by how many places their
+// waitsBefore orders those who wait: by urgency, then by how many places their
 // clients have, then as comesBefore.
 func waitsBefore(a, b *generation) int {
-	return cmp.Or(cmp.Compare(a.req.Priority, b.req.Priority), cmp.Compare(a.account.active, b.account.active), comesBefore(a, b))
+	return cmp.Or(cmp.Compare(a.urgency, b.urgency), cmp.Compare(a.account.active, b.account.active), comesBefore(a, b))
 }
 
-// comesBefore orders those whose prompts are to be computed: by priority, then by
+// comesBefore orders those whose prompts are to be computed: by urgency, then by
 // what their clients were given, then by arrival.
 func comesBefore(a, b *generation) int {
-	return cmp.Or(cmp.Compare(a.req.Priority, b.req.Priority), cmp.Compare(a.account.given, b.account.given), cmp.Compare(a.arrival, b.arrival))
+	return cmp.Or(cmp.Compare(a.urgency, b.urgency), cmp.Compare(a.account.given, b.account.given), cmp.Compare(a.arrival, b.arrival))
 }
 
 // precedes orders those who have something: who comes last gives it up first.
 func precedes(a, b *generation) int {
-	return cmp.Or(cmp.Compare(a.req.Priority, b.req.Priority), cmp.Compare(a.arrival, b.arrival))
+	return cmp.Or(cmp.Compare(a.urgency, b.urgency), cmp.Compare(a.arrival, b.arrival))
 }
 
 // admit takes requests into work while there is room. The first in line is never
@@ -67,7 +67,7 @@ func precedes(a, b *generation) int {
 func (s *scheduler) admit() {
 	for {
 		g := s.nextWaiting()
-		if g == nil || !s.place(g) || !s.begin(g) {
+		if g == nil || !s.begin(g) {
 			return
 		}
 	}
@@ -87,47 +87,31 @@ func (s *scheduler) nextWaiting() *generation {
 	return first
 }
 
-// place finds room for a request among those in work. If there is none it puts one
-// back to wait that is less urgent, or whose client has two places more.
-func (s *scheduler) place(g *generation) bool {
-	if len(s.active) < cap(s.active) {
-		return true
-	}
-	for i := len(s.active) - 1; i >= 0; i-- {
-		v := s.active[i]
-		if v.req.Priority > g.req.Priority || v.req.Priority == g.req.Priority && v.account.active > g.account.active+1 {
-			s.putBack(v)
-			return true
-		}
-	}
-	return false
-}
-
-// begin takes a request into work if the pages it needs for what is known of it,
-// and those that others in work need for theirs, can be had.
+// begin takes a request into work if there is a place, and pages for what is known of
+// it and of those in work, or can be by putting others back to wait.
 func (s *scheduler) begin(g *generation) bool {
-	known := g.known()[:len(g.all)-1] // one at least is computed, for its logits
-	known = known[:g.scene.shared(s.tree.match(known))]
-	shared, idle := s.tree.shared(known)
-	need := kvPages(len(g.all)+1) - shared
-	for _, other := range s.active {
-		need += other.seq.lacks(len(other.all) + 1)
-	}
-	if need > len(s.m.kv.free)+s.tree.evictable()-idle && len(s.active) > 0 {
+	if !s.makeRoom(g) {
 		return false
 	}
 	g.seq = newSequence(s.m.kv, len(g.prompt)+g.max)
-	g.seq.scene = g.scene
-	s.tree.begin(g.seq, known)
-	if g.begun.IsZero() {
-		g.begin()
-		s.cached += int64(g.cached)
-	}
+	g.seq.scene, g.seq.realm = g.scene, g.realm
+	s.tree.begin(g.seq, s.found(g)) // more than before, where others were put back
 	s.waiting = slices.DeleteFunc(s.waiting, func(w *generation) bool { return w == g })
 	at, _ := slices.BinarySearchFunc(s.active, g, precedes)
 	s.active = slices.Insert(s.active, at, g)
 	g.account.active++
+	if g.begun.IsZero() {
+		g.begin()
+		s.cached += int64(g.cached)
+		s.passedBy(g)
+	}
 	return true
+}
+
+// found is what of a request is kept of others.
+func (s *scheduler) found(g *generation) []int32 {
+	known := g.known()[:len(g.all)-1] // one at least is computed, for its logits
+	return known[:g.scene.shared(s.tree.match(g.realm, known))]
 }
 
 // putBack takes a request out of work, to wait for its turn again. mu is held.
@@ -172,14 +156,11 @@ func (s *scheduler) compose() {
 			s.blind = append(s.blind, g)
 			continue
 		}
-		for !g.seq.grow(g.seq.len() + n) {
-			switch {
-			case s.tree.evict():
-			case answering || len(s.spans) > 0:
+		for !s.grow(g, g.seq.len()+n) {
+			if answering || len(s.spans) > 0 {
 				return // these give pages back when they end
-			default:
-				s.putBack(s.lastBut(g))
 			}
+			s.putBack(s.lastBut(g))
 		}
 		s.add(g, n)
 		budget -= n
@@ -189,10 +170,7 @@ func (s *scheduler) compose() {
 // room takes the page of a request's next token. If there is none, prefixes that are
 // kept give way, then requests from the last on; false when that is this one.
 func (s *scheduler) room(g *generation) bool {
-	for !g.seq.grow(g.seq.len() + 1) {
-		if s.tree.evict() {
-			continue
-		}
+	for !s.grow(g, g.seq.len()+1) {
 		last := s.active[len(s.active)-1]
 		s.putBack(last)
 		if last == g {

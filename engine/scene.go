@@ -15,6 +15,7 @@ import (
 // scene is what pictures are to a prompt: where they stand, where that puts the
 // tokens for the rotary embedding, and what each position is told apart by.
 type scene struct {
+	realm  realm           // whose pictures are not computed again
 	labels []int32         // [prompt] the token, or below zero what is in that place of which picture
 	pos    [3][]int32      // [prompt] rotary positions: time, row, column
 	delta  int32           // position n behind the prompt is n + delta on all three

@@ -18,10 +18,11 @@ import (
 // not heard of: an idle model uses no CPU time.
 //
 // A request waits until a place among the active ones is free and the pages of its
-// prompt are. When pages run out, the prefixes that are kept go first, then the
-// request whose turn comes last is put back to wait: its pages go to the tree, and
-// what has been evicted of them by its next turn is computed again, to the same
-// bits. So is one put back whose listener is far behind.
+// prompt are, or less urgent ones have them, which are put back to wait. When pages
+// run out, the prefixes that are kept go first, then the request whose turn comes last
+// is put back: its pages go to the tree, and what has been evicted of them by its next
+// turn is computed again, to the same bits. So is one put back whose listener is far
+// behind.
 type scheduler struct {
 	m    *Model
 	tree *prefixTree
@@ -41,6 +42,7 @@ type scheduler struct {
 	clients  map[string]*account
 	inPass   []*generation // what the pass in work computes, by span
 	blind    []*generation // beside it, those that wait for the tower
+	counts   int64         // of pages
 
 	// The goroutine's own.
 	spans []span

@@ -8,12 +8,13 @@ import "windhover/kernels"
 // of their keys and values.
 type sequence struct {
 	pool   *pagePool
+	realm  realm   // whose prefixes it begins with
 	labels []int32 // of each position that is computed: its token, or less than 0 for a place of a picture
 	pages  []*page // by position / AttnBlock; all that labels need, and of the pass in work
 	scene  *scene  // pictures among the first positions; nil for text
 
-	// In the prefix tree: the pages that are there, which are full, and the node of
-	// the last of them.
+	// In the prefix tree: how many pages are there, which are full, and the node of
+	// the last of them, nil for none.
 	kept int
 	at   *node
 }

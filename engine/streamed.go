@@ -66,7 +66,7 @@ type streamed struct {
 	first []int // [units] index in order of the first unit from this one on
 
 	ended sync.WaitGroup
-	count atomic.Int64 // bytes read
+	count atomic.Int64 // bytes that have come
 
 	// mu guards what follows, the units of slots, and at.
 	mu      sync.Mutex
@@ -265,8 +265,11 @@ func (s *streamed) fetch(r region, mem []byte, from int64) error {
 		if from >= to {
 			return nil
 		}
+		if err := s.file.ReadTensor(r.name, r.off+from, mem[from:to]); err != nil {
+			return err
+		}
 		s.count.Add(to - from)
-		return s.file.ReadTensor(r.name, r.off+from, mem[from:to])
+		return nil
 	}
 	begin := r.base + r.off
 	end := begin + r.n
@@ -275,8 +278,11 @@ func (s *streamed) fetch(r region, mem []byte, from int64) error {
 	if at >= to {
 		return nil
 	}
+	if err := s.pages.Read(vqf.PageRange{At: at, Dst: mem[from:][:to-at], Min: int(min(to, end) - at)}); err != nil {
+		return err
+	}
 	s.count.Add(to - at)
-	return s.pages.Read(vqf.PageRange{At: at, Dst: mem[from:][:to-at], Min: int(min(to, end) - at)})
+	return nil
 }
 
 func (s *streamed) layer(l int, stop *atomic.Bool) (*layerWeights, error) {

@@ -28,6 +28,16 @@ func (q *unitsOf) begin(total int) {
 	}
 }
 
+// begun is how many units of the phase were begun, or somewhat more. It may be asked
+// for at any time.
+func (q *unitsOf) begun() uint64 {
+	n := int64(0)
+	for i := range q.shares {
+		n += q.shares[i].next.Load()
+	}
+	return uint64(n)
+}
+
 // take gives one of workers its next unit. from is whose share it is working
 // through, 0 for its own, and where take goes on: false when there is nothing
 // left to take.

@@ -152,9 +152,9 @@ func (h *handler) fill(op string, c *common) (*control.Request, error) {
 		return nil, unsupported("logit_bias", "logit_bias is not supported")
 	}
 	r := control.NewRequest(op)
-	r.Client, r.Model, r.Stop = h.opt.Client, modelName(c.Model), c.Stop
+	r.Client, r.Model, r.Stop = h.opt.Client+":", modelName(c.Model), c.Stop
 	if control.ValidClient(c.User) {
-		r.Client += ":" + c.User
+		r.Client += c.User
 	}
 	r.Flush, r.FinalText = 0, false
 	r.Temperature, r.TopP, r.TopK = c.Temperature, c.TopP, c.TopK

@@ -20,7 +20,7 @@ func TestQuestion(t *testing.T) {
 	u := func(v uint64) *uint64 { return &v }
 	base := func(change func(*control.Request)) *control.Request {
 		r := control.NewRequest(control.OpChat)
-		r.Client, r.MaxTokens, r.Flush, r.FinalText, r.Stream = "http", defaultMost, 0, false, true
+		r.Client, r.MaxTokens, r.Flush, r.FinalText, r.Stream = "http:", defaultMost, 0, false, true
 		r.Messages = []control.Message{{Role: "user", Content: control.Content{Text: "hi"}}}
 		if change != nil {
 			change(r)

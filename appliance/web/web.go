@@ -20,7 +20,7 @@ const (
 
 // Options say how the handlers are reached.
 type Options struct {
-	Client string // whose turn requests are that name no user: "http", "socket"
+	Client string // "http", "socket": clients are this, a colon, which no client of MQTT may have, and the user that they name
 	Now    func() time.Time
 }
 

@@ -17,8 +17,10 @@ type Encoding struct {
 	e           *Embedding
 	run         *runner
 	frame, next int
-	steps       int // of a frame
-	do          func(frame, step int) error
+	parts       int // of a frame
+	part        func(frame, i int) []stage
+	stages      []stage // what is left of the part in hand
+	done        int     // units of the first of them
 	err         error
 }
 
@@ -33,39 +35,65 @@ func (t *Tower) Begin(p *Patches, pool *kernels.Pool) (*Encoding, error) {
 	for i := range e.DeepStack {
 		e.DeepStack[i] = make([]float32, e.Places*t.s.out)
 	}
-	c := &Encoding{t: t, e: e, run: &runner{pool: pool}, steps: 1}
+	c := &Encoding{t: t, e: e, run: &runner{pool: pool}, parts: len(t.w.blocks) + 2}
 	if t.reference {
-		frame := newReference(t, p, c.run, e).frame
-		c.do = func(i, _ int) error { return frame(i) }
+		c.part = newReference(t, p, pool.Size(), e).part
 	} else {
-		c.steps = len(t.w.blocks) + 2
-		c.do = newPass(t, p, c.run, e).step
+		c.part = newPass(t, p, c.run, e).part
 	}
 	return c, nil
 }
 
-// Step computes the next part, about a block of the tower for one of its frames; the
-// embedding comes with the last one, nil before. The error is the context's, or a
-// *kernels.FaultError where a page of the file cannot be read; there is no going on
-// after one.
+// Step computes the next part, a block of the tower for one of its frames at most and
+// never more than takes each worker about a tenth of a second; the embedding comes
+// with the last one, nil before. The error is the context's, or a *kernels.FaultError
+// where a page of the file cannot be read; there is no going on after one.
 func (c *Encoding) Step(ctx context.Context) (*Embedding, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
 	defer c.run.watch(ctx)()
-	if c.err = c.do(c.frame, c.next); c.err != nil {
-		return nil, c.err
+	workers := c.run.pool.Size()
+	for all, left := c.t.work*int64(workers), c.t.work*int64(workers); ; {
+		if len(c.stages) == 0 {
+			c.stages = c.part(c.frame, c.next)
+		}
+		s := &c.stages[0]
+		n := int(min(left/s.cost, int64(s.units-c.done)))
+		if n <= 0 { // a unit for each worker, if there is nothing else in the step
+			if left < all {
+				return nil, nil
+			}
+			n = min(workers, s.units-c.done)
+		}
+		if c.done == 0 && s.begin != nil {
+			s.begin()
+		}
+		if c.err = c.run.run(c.done, n, s.do); c.err != nil {
+			return nil, c.err
+		}
+		left -= int64(n) * s.cost
+		if c.done += n; c.done < s.units {
+			continue
+		}
+		if c.stages, c.done = c.stages[1:], 0; len(c.stages) == 0 {
+			return c.ended(), nil
+		}
 	}
+}
+
+// ended goes on behind a part; it gives the embedding behind the last one.
+func (c *Encoding) ended() *Embedding {
 	if !c.t.reference {
 		c.t.leave(c.next)
 	}
-	if c.next++; c.next == c.steps {
+	if c.next++; c.next == c.parts {
 		c.frame, c.next = c.frame+1, 0
 	}
 	if c.frame < c.e.Grid.T {
-		return nil, nil
+		return nil
 	}
-	return c.e, nil
+	return c.e
 }
 
 // Encode computes a picture or the frames of a video, with all workers of the
@@ -83,8 +111,8 @@ func (t *Tower) Encode(ctx context.Context, p *Patches, pool *kernels.Pool) (*Em
 	}
 }
 
-// leave tells whose weights a step of a frame was the last to use.
-func (t *Tower) leave(step int) {
+// leave tells whose weights a part of a frame was the last to use.
+func (t *Tower) leave(part int) {
 	if t.drop == nil {
 		return
 	}
@@ -95,8 +123,8 @@ func (t *Tower) leave(step int) {
 		t.drop(bytes(m.f1))
 		t.drop(bytes(m.f2))
 	}
-	switch block := step - 1; {
-	case step == 0:
+	switch block := part - 1; {
+	case part == 0:
 		t.drop(bytes(t.w.patch))
 		t.drop(bytes(t.w.position))
 	case block == len(t.w.blocks):

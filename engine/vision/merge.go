@@ -35,64 +35,60 @@ func mergeTiles(places int) int {
 	return (min(places, chunkPlaces) + kernels.FloatColumns - 1) / kernels.FloatColumns
 }
 
-// mergeInto leaves what the merger makes of x in dst [places][out].
-func (c *pass) mergeInto(m *merger, dst []float32) error {
-	const cols = kernels.FloatColumns
+// mergeInto lists what leaves in dst [places][out] what the merger makes of x.
+func (c *pass) mergeInto(m *merger, dst []float32) {
 	places := len(dst) / c.s.out
-	wide, out, b := c.merged(), c.s.out, c.merge
 	for from := 0; from < places; from += chunkPlaces {
 		n := min(places-from, chunkPlaces)
-		tiles := mergeTiles(n)
-		rows := func(y, x []float32, w []float32, n int, each func(row int, y []float32)) error {
-			return c.run.run((n+mergeRows-1)/mergeRows, func(_, u int) {
-				r0, r1 := u*mergeRows, min((u+1)*mergeRows, n)
-				for tile := range tiles {
-					y := y[(tile*n+r0)*cols:][:(r1-r0)*cols]
-					multiply(y, w[r0*wide:], x[tile*wide*cols:], r1-r0, wide)
-					for r := r0; r < r1; r++ {
-						each(r, y[(r-r0)*cols:][:cols])
-					}
+		c.mergeChunk(m, from, dst[from*c.s.out:][:n*c.s.out])
+	}
+}
+
+// mergeChunk does that for a chunk of places.
+func (c *pass) mergeChunk(m *merger, from int, dst []float32) {
+	const cols = kernels.FloatColumns
+	wide, out, b := c.merged(), c.s.out, c.merge
+	n := len(dst) / out
+	tiles := mergeTiles(n)
+	rows := func(y, x []float32, w []float32, n int, each func(row int, y []float32)) stage {
+		unit := func(_, u int) {
+			r0, r1 := u*mergeRows, min((u+1)*mergeRows, n)
+			for tile := range tiles {
+				y := y[(tile*n+r0)*cols:][:(r1-r0)*cols]
+				multiply(y, w[r0*wide:], x[tile*wide*cols:], r1-r0, wide)
+				for r := r0; r < r1; r++ {
+					each(r, y[(r-r0)*cols:][:cols])
 				}
-			})
+			}
 		}
-		err := c.run.run(n, func(worker, t int) {
+		return stage{units: (n + mergeRows - 1) / mergeRows, cost: mergeRows * int64(wide) * int64(tiles*cols), do: unit}
+	}
+	c.list = append(c.list,
+		stage{units: n, cost: int64(normCost * wide), do: func(worker, t int) {
 			h := c.workers[worker].place
 			c.normPlace(h, c.x[(from+t)*wide:][:wide], m)
 			in := b.in[t/cols*wide*cols+t%cols:]
 			for k, v := range h {
 				in[k*cols] = v
 			}
-		})
-		if err != nil {
-			return err
-		}
-		err = rows(b.mid, b.in, m.f1, wide, func(row int, y []float32) {
+		}},
+		rows(b.mid, b.in, m.f1, wide, func(row int, y []float32) {
 			for i, v := range y {
 				y[i] = gelu(v + m.f1Bias[row])
 			}
-		})
-		if err != nil {
-			return err
-		}
-		err = rows(b.out, b.mid, m.f2, out, func(row int, y []float32) {
+		}),
+		rows(b.out, b.mid, m.f2, out, func(row int, y []float32) {
 			for i := range y {
 				y[i] += m.f2Bias[row]
 			}
-		})
-		if err != nil {
-			return err
-		}
-		err = c.run.run(n, func(_, t int) {
-			y, src := dst[(from+t)*out:][:out], b.out[t/cols*out*cols+t%cols:]
+		}),
+		stage{units: n, cost: int64(normCost * out), do: func(_, t int) {
+			y, src := dst[t*out:][:out], b.out[t/cols*out*cols+t%cols:]
 			for r := range y {
 				y[r] = src[r*cols]
 			}
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+		}},
+	)
 }
 
 // normPlace norms the patches of a place by themselves, or together.

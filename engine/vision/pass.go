@@ -36,6 +36,7 @@ type pass struct {
 	e   *Embedding
 
 	n     int // patches of a frame
+	list  []stage
 	turns *turns
 	grid  *grid
 	ones  []float32 // [dim or merged, the larger]
@@ -97,31 +98,32 @@ func newPass(t *Tower, p *Patches, r *runner, e *Embedding) *pass {
 	return c
 }
 
-// step computes a part of a frame of the tower: what its patches begin with, then
-// the blocks, each with the DeepStack merger that takes its output, then the places.
-func (c *pass) step(frame, step int) error {
-	if step == 0 {
-		tiles := (c.n + kernels.FloatColumns - 1) / kernels.FloatColumns
-		return c.run.run(tiles, func(worker, u int) { c.embed(worker, frame, u) })
-	}
-	i := step - 1
-	if i == len(c.w.blocks) {
-		return c.mergeInto(&c.w.merger, c.outputs(c.e, -1, frame))
-	}
-	b := &c.w.blocks[i]
-	for _, part := range []func(*block) error{c.queries, c.attend, c.rest} {
-		if err := part(b); err != nil {
-			return err
-		}
-	}
-	for level := range c.w.deepstack {
-		if m := &c.w.deepstack[level]; m.after == i {
-			if err := c.mergeInto(m, c.outputs(c.e, level, frame)); err != nil {
-				return err
+// part lists the work of a part of a frame: what its patches begin with, then the
+// blocks, each with the DeepStack merger that takes its output, then the places.
+func (c *pass) part(frame, part int) []stage {
+	c.list = c.list[:0]
+	i := part - 1
+	switch {
+	case part == 0:
+		c.list = append(c.list, stage{
+			units: (c.n + kernels.FloatColumns - 1) / kernels.FloatColumns,
+			cost:  kernels.FloatColumns * int64(c.p.Len()) * int64(c.s.dim),
+			do:    func(worker, u int) { c.embed(worker, frame, u) },
+		})
+	case i == len(c.w.blocks):
+		c.mergeInto(&c.w.merger, c.outputs(c.e, -1, frame))
+	default:
+		b := &c.w.blocks[i]
+		c.queries(b)
+		c.attend()
+		c.rest(b)
+		for level := range c.w.deepstack {
+			if m := &c.w.deepstack[level]; m.after == i {
+				c.mergeInto(m, c.outputs(c.e, level, frame))
 			}
 		}
 	}
-	return nil
+	return c.list
 }
 
 // embed computes 64 patches' place in x.
@@ -146,58 +148,65 @@ func (c *pass) embed(worker, frame, u int) {
 	}
 }
 
-// chunks calls the steps for each chunk of patches, in order.
-func (c *pass) chunks(steps ...func() error) error {
-	for c.from = 0; c.from < c.n; c.from += c.chunk {
-		c.count = min(c.n-c.from, c.chunk)
-		c.inDim.SetTokens(c.count)
-		c.inWide.SetTokens(c.count)
-		for _, step := range steps {
-			if err := step(); err != nil {
-				return err
+// chunks lists the stages for each chunk of patches, in order; each is made for the
+// number of patches of the chunk.
+func (c *pass) chunks(stages ...func(count int) stage) {
+	for from := 0; from < c.n; from += c.chunk {
+		count := min(c.n-from, c.chunk)
+		for i, of := range stages {
+			s := of(count)
+			if i == 0 {
+				s.begin = func() {
+					c.from, c.count = from, count
+					c.inDim.SetTokens(count)
+					c.inWide.SetTokens(count)
+				}
 			}
+			c.list = append(c.list, s)
 		}
 	}
-	return nil
 }
 
-// patches calls do for each patch of the chunk, units of them by a worker.
-func (c *pass) patches(do func(w *worker, t int)) error {
-	return c.run.run((c.count+unitPatches-1)/unitPatches, func(worker, u int) {
+// patches calls do for each patch of the chunk, units of them by a worker. cost is
+// that of a patch.
+func (c *pass) patches(cost int, do func(w *worker, t int)) func(count int) stage {
+	unit := func(worker, u int) {
 		for t := u * unitPatches; t < min((u+1)*unitPatches, c.count); t++ {
 			do(&c.workers[worker], t)
 		}
-	})
+	}
+	return func(count int) stage {
+		return stage{units: (count + unitPatches - 1) / unitPatches, cost: int64(unitPatches * cost), do: unit}
+	}
 }
 
 // product leaves m times the chunk in dst [count][stride].
-func (c *pass) product(dst []float32, stride int, m *kernels.Matrix, in *kernels.Acts) error {
-	return c.run.run((m.Rows+unitRows-1)/unitRows, func(_, u int) {
+func (c *pass) product(dst []float32, stride int, m *kernels.Matrix, in *kernels.Acts) func(count int) stage {
+	unit := func(_, u int) {
 		kernels.MatMul(dst, stride, m, in, u*unitRows, min((u+1)*unitRows, m.Rows))
-	})
+	}
+	return func(count int) stage {
+		return stage{units: (m.Rows + unitRows - 1) / unitRows, cost: productCost(m, count), do: unit}
+	}
 }
 
 // at is the chunk's patch t in x or q.
 func (c *pass) at(x []float32, t int) []float32 { return x[(c.from+t)*c.s.dim:][:c.s.dim] }
 
 // queries computes queries, keys and values of all patches.
-func (c *pass) queries(b *block) error {
+func (c *pass) queries(b *block) {
 	dim := c.s.dim
-	return c.chunks(
-		func() error {
-			return c.patches(func(_ *worker, t int) {
-				layerNorm(c.norm[t*dim:][:dim], c.at(c.x, t), b.norm1, b.bias1, c.ones, c.s.eps)
-				c.inDim.QuantizeRange(c.norm, t, t+1)
-			})
-		},
-		func() error { return c.product(c.mid, 3*dim, &b.qkv, c.inDim) },
-		func() error {
-			return c.patches(func(w *worker, t int) {
-				row := c.mid[t*3*dim:][:3*dim]
-				kernels.Add(row, b.qkvBias)
-				c.turn(w, t, row)
-			})
-		},
+	c.chunks(
+		c.patches(normCost*dim, func(_ *worker, t int) {
+			layerNorm(c.norm[t*dim:][:dim], c.at(c.x, t), b.norm1, b.bias1, c.ones, c.s.eps)
+			c.inDim.QuantizeRange(c.norm, t, t+1)
+		}),
+		c.product(c.mid, 3*dim, &b.qkv, c.inDim),
+		c.patches(normCost*dim, func(w *worker, t int) {
+			row := c.mid[t*3*dim:][:3*dim]
+			kernels.Add(row, b.qkvBias)
+			c.turn(w, t, row)
+		}),
 	)
 }
 
@@ -226,9 +235,9 @@ func (c *pass) group(head, pos int) (at, size int) {
 
 // attend replaces the queries by what they find. A unit is a run of patches of
 // a head, units of a head follow each other.
-func (c *pass) attend(*block) error {
+func (c *pass) attend() {
 	runs := (c.n + attnRows - 1) / attnRows
-	return c.run.run(c.s.heads*runs, func(worker, u int) {
+	unit := func(worker, u int) {
 		head, from := u/runs, u%runs*attnRows
 		w, hd := &c.workers[worker], c.s.headDim
 		n := min(c.n-from, attnRows)
@@ -256,11 +265,12 @@ func (c *pass) attend(*block) error {
 		for i := range n {
 			acc.Result(i, query(i))
 		}
-	})
+	}
+	c.list = append(c.list, stage{units: c.s.heads * runs, cost: attendCost(attnRows, c.n, c.s.headDim), do: unit})
 }
 
 // rest is a block behind attention.
-func (c *pass) rest(b *block) error {
+func (c *pass) rest(b *block) {
 	dim, ffn, pad := c.s.dim, c.s.ffn, c.s.ffnPad
 	add := func(t int, bias []float32) []float32 {
 		x, y := c.at(c.x, t), c.norm[t*dim:][:dim]
@@ -268,28 +278,22 @@ func (c *pass) rest(b *block) error {
 		kernels.Add(x, y)
 		return x
 	}
-	return c.chunks(
-		func() error {
-			return c.patches(func(_ *worker, t int) { c.inDim.QuantizeRange(c.q[c.from*dim:], t, t+1) })
-		},
-		func() error { return c.product(c.norm, dim, &b.proj, c.inDim) },
-		func() error {
-			return c.patches(func(_ *worker, t int) {
-				layerNorm(c.norm[t*dim:][:dim], add(t, b.projBias), b.norm2, b.bias2, c.ones, c.s.eps)
-				c.inDim.QuantizeRange(c.norm, t, t+1)
-			})
-		},
-		func() error { return c.product(c.mid, pad, &b.fc1, c.inDim) },
-		func() error {
-			return c.patches(func(w *worker, t int) {
-				row := c.mid[t*pad:][:pad]
-				kernels.Add(row[:ffn], b.fc1Bias)
-				geluTanh(row[:ffn], w.gate, w.up)
-				clear(row[ffn:])
-				c.inWide.QuantizeRange(c.mid, t, t+1)
-			})
-		},
-		func() error { return c.product(c.norm, dim, &b.fc2, c.inWide) },
-		func() error { return c.patches(func(_ *worker, t int) { add(t, b.fc2Bias) }) },
+	c.chunks(
+		c.patches(normCost*dim, func(_ *worker, t int) { c.inDim.QuantizeRange(c.q[c.from*dim:], t, t+1) }),
+		c.product(c.norm, dim, &b.proj, c.inDim),
+		c.patches(normCost*dim, func(_ *worker, t int) {
+			layerNorm(c.norm[t*dim:][:dim], add(t, b.projBias), b.norm2, b.bias2, c.ones, c.s.eps)
+			c.inDim.QuantizeRange(c.norm, t, t+1)
+		}),
+		c.product(c.mid, pad, &b.fc1, c.inDim),
+		c.patches(geluCost*ffn, func(w *worker, t int) {
+			row := c.mid[t*pad:][:pad]
+			kernels.Add(row[:ffn], b.fc1Bias)
+			geluTanh(row[:ffn], w.gate, w.up)
+			clear(row[ffn:])
+			c.inWide.QuantizeRange(c.mid, t, t+1)
+		}),
+		c.product(c.norm, dim, &b.fc2, c.inWide),
+		c.patches(normCost*dim, func(_ *worker, t int) { add(t, b.fc2Bias) }),
 	)
 }

@@ -12,11 +12,11 @@ import (
 // kernels: weights dequantised, activations, keys and values not quantised.
 type reference struct {
 	*Tower
-	p   *Patches
-	run *runner
-	e   *Embedding
+	p *Patches
+	e *Embedding
 
 	n     int
+	list  []stage
 	grid  *grid
 	turns *turns
 	x, h  []float32   // [n][dim]
@@ -26,78 +26,80 @@ type reference struct {
 	score [][]float32 // [workers][n]
 }
 
-func newReference(t *Tower, p *Patches, r *runner, e *Embedding) *reference {
+func newReference(t *Tower, p *Patches, workers int, e *Embedding) *reference {
 	s, n := t.s, p.Grid.H*p.Grid.W
-	c := &reference{Tower: t, p: p, run: r, e: e, n: n, grid: newGrid(t.w, s, p.Grid), turns: newTurns(p.Grid, s.headDim)}
+	c := &reference{Tower: t, p: p, e: e, n: n, grid: newGrid(t.w, s, p.Grid), turns: newTurns(p.Grid, s.headDim)}
 	c.x, c.h, c.qkv = make([]float32, n*s.dim), make([]float32, n*s.dim), make([]float32, 3*n*s.dim)
 	c.wide = make([]float32, n*s.ffnPad)
-	for range r.pool.Size() {
+	for range workers {
 		c.row = append(c.row, make([]float32, max(s.dim, s.ffnPad, p.Len())))
 		c.score = append(c.score, make([]float32, n))
 	}
 	return c
 }
 
-func (c *reference) frame(frame int) error {
-	dim := c.s.dim
-	err := c.run.run(c.n, func(worker, t int) {
-		pixels, x := c.row[worker][:c.p.Len()], c.x[t*dim:][:dim]
-		c.p.Patch(pixels, frame, t)
-		for r := range x {
-			x[r] = refDot(c.w.patch[r*len(pixels):], pixels) + c.w.patchBias[r]
-		}
-		row, col := c.p.Grid.at(t, c.cfg.Merge)
-		c.grid.add(x, row, col)
-	})
-	for i := 0; i < len(c.w.blocks) && err == nil; i++ {
-		err = c.block(&c.w.blocks[i])
-		for level := 0; level < len(c.w.deepstack) && err == nil; level++ {
+// add lists a stage; cost is the multiply-adds of a unit.
+func (c *reference) add(units int, cost int64, do func(worker, unit int)) {
+	c.list = append(c.list, stage{units: units, cost: referenceCost * cost, do: do})
+}
+
+// part lists the work of the same parts as pass has.
+func (c *reference) part(frame, part int) []stage {
+	c.list = c.list[:0]
+	i := part - 1
+	switch {
+	case part == 0:
+		c.add(c.n, int64(c.p.Len())*int64(c.s.dim), func(worker, t int) { c.embed(worker, frame, t) })
+	case i == len(c.w.blocks):
+		c.mergeInto(&c.w.merger, c.outputs(c.e, -1, frame))
+	default:
+		c.block(&c.w.blocks[i])
+		for level := range c.w.deepstack {
 			if m := &c.w.deepstack[level]; m.after == i {
-				err = c.mergeInto(m, c.outputs(c.e, level, frame))
+				c.mergeInto(m, c.outputs(c.e, level, frame))
 			}
 		}
 	}
-	if err != nil {
-		return err
-	}
-	return c.mergeInto(&c.w.merger, c.outputs(c.e, -1, frame))
+	return c.list
 }
 
-func (c *reference) block(b *block) error {
+func (c *reference) embed(worker, frame, t int) {
+	dim := c.s.dim
+	pixels, x := c.row[worker][:c.p.Len()], c.x[t*dim:][:dim]
+	c.p.Patch(pixels, frame, t)
+	for r := range x {
+		x[r] = refDot(c.w.patch[r*len(pixels):], pixels) + c.w.patchBias[r]
+	}
+	row, col := c.p.Grid.at(t, c.cfg.Merge)
+	c.grid.add(x, row, col)
+}
+
+func (c *reference) block(b *block) {
 	dim, ffn, pad := c.s.dim, c.s.ffn, c.s.ffnPad
-	norm := func(w, bias []float32) func(_, t int) {
-		return func(_, t int) { refNorm(c.h[t*dim:][:dim], c.x[t*dim:][:dim], w, bias, c.s.eps) }
+	norm := func(w, bias []float32) {
+		c.add(c.n, int64(dim), func(_, t int) { refNorm(c.h[t*dim:][:dim], c.x[t*dim:][:dim], w, bias, c.s.eps) })
 	}
-	for _, step := range []func() error{
-		func() error { return c.run.run(c.n, norm(b.norm1, b.bias1)) },
-		func() error { return c.product(c.qkv, 3*dim, &b.qkv, c.h, b.qkvBias, nil) },
-		func() error { return c.run.run(c.n, func(_, t int) { c.turn(t) }) },
-		func() error { return c.run.run(c.n, c.attend) },
-		func() error { return c.product(c.x, dim, &b.proj, c.h, b.projBias, c.x) },
-		func() error { return c.run.run(c.n, norm(b.norm2, b.bias2)) },
-		func() error { return c.product(c.wide, pad, &b.fc1, c.h, b.fc1Bias, nil) },
-		func() error {
-			return c.run.run(c.n, func(_, t int) {
-				row := c.wide[t*pad:][:pad]
-				for i, v := range row[:ffn] {
-					row[i] = refGeluTanh(v)
-				}
-				clear(row[ffn:])
-			})
-		},
-		func() error { return c.product(c.x, dim, &b.fc2, c.wide, b.fc2Bias, c.x) },
-	} {
-		if err := step(); err != nil {
-			return err
+	norm(b.norm1, b.bias1)
+	c.product(c.qkv, 3*dim, &b.qkv, c.h, b.qkvBias, nil)
+	c.add(c.n, int64(2*dim), func(_, t int) { c.turn(t) })
+	c.add(c.n, attendCost(1, c.n, dim), c.attend)
+	c.product(c.x, dim, &b.proj, c.h, b.projBias, c.x)
+	norm(b.norm2, b.bias2)
+	c.product(c.wide, pad, &b.fc1, c.h, b.fc1Bias, nil)
+	c.add(c.n, int64(geluCost*ffn), func(_, t int) {
+		row := c.wide[t*pad:][:pad]
+		for i, v := range row[:ffn] {
+			row[i] = refGeluTanh(v)
 		}
-	}
-	return nil
+		clear(row[ffn:])
+	})
+	c.product(c.x, dim, &b.fc2, c.wide, b.fc2Bias, c.x)
 }
 
-// product leaves m times x [n][m.Cols] plus bias, and plus sum if there is one,
-// in dst [n][stride].
-func (c *reference) product(dst []float32, stride int, m *kernels.Matrix, x, bias, sum []float32) error {
-	return c.run.run(m.Rows, func(worker, r int) {
+// product lists what leaves m times x [n][m.Cols] plus bias, and plus sum if there is
+// one, in dst [n][stride].
+func (c *reference) product(dst []float32, stride int, m *kernels.Matrix, x, bias, sum []float32) {
+	c.add(m.Rows, int64(m.Cols)*int64(c.n), func(worker, r int) {
 		row := c.row[worker][:m.Cols]
 		m.DequantizeRow(row, r)
 		for t := range c.n {
@@ -152,9 +154,9 @@ func (c *reference) attend(worker, t int) {
 	}
 }
 
-func (c *reference) mergeInto(m *merger, dst []float32) error {
+func (c *reference) mergeInto(m *merger, dst []float32) {
 	wide, out := c.merged(), c.s.out
-	return c.run.run(len(dst)/out, func(_, t int) {
+	c.add(len(dst)/out, int64(wide)*int64(wide+out), func(_, t int) {
 		h, mid := make([]float32, wide), make([]float32, wide)
 		for at := 0; at < wide; at += len(m.norm) {
 			refNorm(h[at:][:len(m.norm)], c.x[t*wide+at:][:len(m.norm)], m.norm, m.bias, c.s.eps)

@@ -12,12 +12,12 @@ import (
 // runner does work that is cut into units, with all workers of a pool. Which
 // worker does a unit does not matter to the result.
 type runner struct {
-	pool  *kernels.Pool
-	ctx   context.Context
-	stop  atomic.Bool
-	next  atomic.Int64
-	units int
-	do    func(worker, unit int)
+	pool *kernels.Pool
+	ctx  context.Context
+	stop atomic.Bool
+	next atomic.Int64
+	end  int
+	do   func(worker, unit int)
 }
 
 // watch ends the work when the context does. The function it returns ends the
@@ -27,10 +27,10 @@ func (r *runner) watch(ctx context.Context) func() bool {
 	return context.AfterFunc(ctx, func() { r.stop.Store(true) })
 }
 
-// run does all units, unless the context ends: then some.
-func (r *runner) run(units int, do func(worker, unit int)) error {
-	r.units, r.do = units, do
-	r.next.Store(0)
+// run does n units from one on, unless the context ends: then some.
+func (r *runner) run(from, n int, do func(worker, unit int)) error {
+	r.end, r.do = from+n, do
+	r.next.Store(int64(from))
 	if err := r.pool.Run(r); err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func (r *runner) run(units int, do func(worker, unit int)) error {
 func (r *runner) Run(worker, _ int) {
 	for !r.stop.Load() {
 		u := int(r.next.Add(1)) - 1
-		if u >= r.units {
+		if u >= r.end {
 			return
 		}
 		r.do(worker, u)

@@ -29,8 +29,9 @@ type Tower struct {
 	s         *shape
 	w         *weights
 	reference bool
-	chunk     int // patches that go through a matrix together
-	levels    int // of DeepStack
+	chunk     int   // patches that go through a matrix together
+	work      int64 // of a worker in a step
+	levels    int   // of DeepStack
 	drop      func([]byte)
 }
 
@@ -57,7 +58,7 @@ func plan(f *vqf.File, opt Options) (*Tower, error) {
 	if !f.HasVision() {
 		return nil, fmt.Errorf("vision: %s holds no vision tensors: %w", f.Path(), vqf.ErrUnsupported)
 	}
-	t := &Tower{reference: opt.Reference, chunk: chunkPatches, drop: opt.Drop, levels: int(f.Arch().VisDSCount)}
+	t := &Tower{reference: opt.Reference, chunk: chunkPatches, work: stepCost, drop: opt.Drop, levels: int(f.Arch().VisDSCount)}
 	var err error
 	if t.cfg, err = ConfigOf(f); err != nil {
 		return nil, err
