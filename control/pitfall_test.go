@@ -3,12 +3,15 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,10 +23,54 @@ import (
 )
 
 // The tests of this file are the known traps of MQTT client libraries, each against a
-// broker that springs it. Others have tests of their own: a callback that publishes
-// (TestCallbackNeverBlocks), packets of any size (TestHugePublish_P25), a session without
-// acknowledgements (TestStuckBroker), windows (TestWindowMerges_P33), denied subscriptions
-// that look granted (the doctor's loop-back).
+// broker that springs it. docs/DESIGN.md, "Traps of the MQTT library", names the test of
+// each, also of those that stand elsewhere.
+
+// TestTrapsHaveTests holds that the tests which the page names exist.
+func TestTrapsHaveTests(t *testing.T) {
+	doc, err := os.ReadFile("../docs/DESIGN.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(doc), "**Traps of the MQTT library.**")
+	if !ok {
+		t.Fatal("docs/DESIGN.md has no such table")
+	}
+	rest, _, _ = strings.Cut(rest, "\n**")
+	rows := 0
+	for line := range strings.Lines(rest) {
+		if !strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "| ---") || strings.HasPrefix(line, "| trap") {
+			continue
+		}
+		rows++
+		tests := regexp.MustCompile("`((?:\\w+/)*)(Test\\w+)`").FindAllStringSubmatch(line, -1)
+		if len(tests) == 0 {
+			t.Errorf("no test: %s", line)
+		}
+		for _, m := range tests {
+			if !testExists(t, filepath.Join("..", cmp.Or(m[1], "control")), m[2]) {
+				t.Errorf("%s%s does not exist", m[1], m[2])
+			}
+		}
+	}
+	if rows != 15 {
+		t.Errorf("%d traps, want 15", rows)
+	}
+}
+
+// testExists says whether a directory has a test of this name, with numbers or without.
+func testExists(t *testing.T, dir, name string) bool {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	is := regexp.MustCompile(`(?m)^func ` + name + `(_P[0-9]+)*\(`)
+	return slices.ContainsFunc(files, func(f string) bool {
+		src, err := os.ReadFile(f)
+		return err == nil && is.Match(src)
+	})
+}
 
 // scripted is a broker that does as MQTT says, except where on takes a packet for
 // itself: then it returns true.
@@ -302,6 +349,36 @@ func TestDeadPeers(t *testing.T) {
 		}
 		eventually(t, "another connection", func() bool { return b.count("2 PUBLISH") > 0 })
 	})
+}
+
+// TestEachConnectionIsANewClient: a client of the library that is connected again goes on
+// with the message ids of the one before, and takes late acknowledgements for its own.
+func TestEachConnectionIsANewClient(t *testing.T) {
+	var mu sync.Mutex
+	ids := map[int32][]uint16{}
+	b := newScripted(t, func(n int32, nc net.Conn, p packets.ControlPacket) bool {
+		m, ok := p.(*packets.PublishPacket)
+		if !ok {
+			return false
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		ids[n] = append(ids[n], m.MessageID)
+		if n == 1 && len(ids[n]) == 3 {
+			nc.Close() // none of them is acknowledged
+		}
+		return n == 1
+	})
+	l := runLink(t, quick(b.url), nil)
+	for range 3 {
+		l.box.put(&message{topic: "t", payload: []byte("m"), qos: 1})
+	}
+	eventually(t, "all of them on the second connection", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(ids[2]) == 3 && slices.Equal(ids[1], ids[2])
+	})
+	eventually(t, "their end", func() bool { a, b, c := l.box.depth(); return a+b+c == 0 })
 }
 
 // TestUnknownTopicIsAcknowledged: what nobody asked for, as an old subscription of the
