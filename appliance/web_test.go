@@ -106,7 +106,7 @@ func TestWebServes(t *testing.T) {
 
 // Who has shown nothing uploads no model where a broker elsewhere decides who may
 // what; the socket and the token let in.
-func TestWebUploadRights(t *testing.T) {
+func TestWebUploadRights_P179(t *testing.T) {
 	token := filepath.Join(t.TempDir(), "token")
 	write(t, token, "geheim\n")
 	for name, tt := range map[string]struct {

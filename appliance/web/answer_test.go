@@ -16,7 +16,7 @@ import (
 	"windhover/control"
 )
 
-func TestWholeAnswer(t *testing.T) {
+func TestWholeAnswer_P172(t *testing.T) {
 	at := time.Unix(1796000000, 0)
 	h := New(&fakeBox{}, Options{Now: func() time.Time { return at }})
 	w := do(h, "POST", chatPath, `{"messages":[{"role":"user","content":"hi"}]}`)
@@ -48,7 +48,7 @@ func stream(t *testing.T, body string) (events []string) {
 	return events
 }
 
-func TestStream(t *testing.T) {
+func TestStream_P173(t *testing.T) {
 	h := New(&fakeBox{}, Options{})
 	w := do(h, "POST", chatPath, `{"messages":[{"role":"user","content":"hi"}],"stream":true,"stream_options":{"include_usage":true}}`)
 	if got := w.Header().Get("Content-Type"); got != "text/event-stream" {
@@ -149,7 +149,7 @@ func TestCallsAndLogprobs(t *testing.T) {
 }
 
 // Errors have OpenAI's shape, by status before the answer began and as an event after.
-func TestErrors(t *testing.T) {
+func TestErrors_P174(t *testing.T) {
 	busy := control.Errorf(control.QueueFull, "full")
 	busy.RetryAfter = 1500 * time.Millisecond
 	broken := control.Errorf(control.Internal, "internal error")
