@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"windhover/control"
@@ -261,4 +262,48 @@ func TestModels(t *testing.T) {
 			t.Errorf("%s: %d %+v", name, w.Code, e)
 		}
 	}
+}
+
+// An answer that waits, before its first piece or between two, says so every 15 seconds;
+// what the client reads of the answer is the same. One that was not accepted says
+// nothing, since its status may still be that of an error.
+func TestStreamShowsLife(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &fakeBox{ask: func(ctx context.Context, r *control.Request, reply func(*control.Reply) error) error {
+			wait := func(d time.Duration) { <-time.After(d) }
+			wait(40 * time.Second)
+			return say(func(r *control.Reply) error {
+				if err := reply(r); err != nil {
+					return err
+				}
+				if r.Accepted != nil || r.Delta != nil && r.Delta.Text == "größer " {
+					wait(50 * time.Second)
+				}
+				return nil
+			}, "größer ", "als 世界")
+		}}
+		w := do(New(b, Options{}), "POST", chatPath, `{"messages":[],"stream":true}`)
+		text := ""
+		for _, e := range stream(t, w.Body.String()) {
+			if e == "[DONE]" {
+				continue
+			}
+			for _, c := range decode(t, []byte(e))["choices"].([]any) {
+				if part, ok := c.(map[string]any)["delta"].(map[string]any)["content"].(string); ok {
+					text += part
+				}
+			}
+		}
+		before, after, found := strings.Cut(w.Body.String(), "größer")
+		if w.Code != 200 || text != "größer als 世界" || !found || strings.Count(before, ": waiting\n\n") != 3 || strings.Count(after, ": waiting\n\n") != 3 {
+			t.Errorf("status %d, text %q:\n%s", w.Code, text, w.Body)
+		}
+		b.ask = func(context.Context, *control.Request, func(*control.Reply) error) error {
+			<-time.After(time.Hour)
+			return control.Errorf(control.QueueFull, "full")
+		}
+		if w := do(New(b, Options{}), "POST", chatPath, `{"messages":[],"stream":true}`); w.Code != 429 || errorOf(t, w).Code != "queue_full" {
+			t.Errorf("status %d: %s", w.Code, w.Body)
+		}
+	})
 }
