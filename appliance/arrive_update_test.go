@@ -235,7 +235,7 @@ func TestForeignTools(t *testing.T) {
 
 // A directory that may not be read takes nothing out of service, over a restart
 // neither, and what a .skip file holds back stays so.
-func TestUnreadable(t *testing.T) {
+func TestUnreadable_P136(t *testing.T) {
 	state := os.Getenv(foreignDir)
 	if state == "" {
 		if os.Geteuid() != 0 { // then it may not read either

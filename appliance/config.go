@@ -95,6 +95,7 @@ type Engine struct {
 // Drop configures the drop directory.
 type Drop struct {
 	RequireSignature bool `toml:"require_signature"` // by a key of paths.trust
+	ObserveS         int  `toml:"observe_s"`         // seconds for which a file that replaces a model is on trial; 0: it is not
 }
 
 // VQF configures how weight files are checked.
@@ -145,6 +146,7 @@ func DefaultConfig() Config {
 		Engine: Engine{Pin: true, KV: "f16", Residency: "auto", Family: "q4", MemoryLimit: "0",
 			CacheMemory: "0", PrefixCache: "off", PrefixCacheSize: "1GiB", SharePrefixes: []string{}},
 		Updates: Updates{Threshold: 1, ReleaseThreshold: 1, MaxRate: "0", MaxBytes: "0"},
+		Drop:    Drop{ObserveS: 300},
 		VQF:     VQF{Layout: "any", Expect: "Q8_8X8|Q4_4X4", Check: "install"},
 	}
 }

@@ -168,12 +168,18 @@ func (c *Config) checkEngine() error {
 	return nil
 }
 
+// maxObserve is the longest trial in seconds: a day.
+const maxObserve = 24 * 60 * 60
+
 func (c *Config) checkVQF() error {
 	if err := oneOf("vqf.layout", c.VQF.Layout, "any", "strict"); err != nil {
 		return err
 	}
 	if c.Drop.RequireSignature && c.Paths.Trust == "" {
 		return fmt.Errorf("config: drop.require_signature: no signature counts without keys: set paths.trust to the directory with their public halves")
+	}
+	if c.Drop.ObserveS < 0 || c.Drop.ObserveS > maxObserve {
+		return fmt.Errorf("config: drop.observe_s %d: use 0 to %d seconds", c.Drop.ObserveS, maxObserve)
 	}
 	return oneOf("vqf.check", c.VQF.Check, "install", "always", "size")
 }

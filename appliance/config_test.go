@@ -163,7 +163,7 @@ func (k listKey) values(cfg reflect.Value) []string {
 	return out
 }
 
-func TestConfigRefusals(t *testing.T) {
+func TestConfigRefusals_P169(t *testing.T) {
 	tests := []struct{ name, toml, env, want string }{
 		{"unknown key", "device = \"a\"\n[engine]\nthread = 1\n", "", ":3:1: unknown key \"engine.thread\""},
 		{"wrong type", "[engine]\nthreads = \"x\"\n", "", ":2:11: engine.threads is of type string, want a whole number"},

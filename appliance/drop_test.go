@@ -77,7 +77,7 @@ func TestLook(t *testing.T) {
 	}
 }
 
-func TestComplete(t *testing.T) {
+func TestComplete_P137(t *testing.T) {
 	whole := tinyModel(t, nil)
 	dir := t.TempDir()
 	path := filepath.Join(dir, "m.vqf")

@@ -42,7 +42,7 @@ func answers(url string) bool {
 }
 
 // The broker leaves a full disk, serves at the same place, and returns.
-func TestBrokerLeavesAFullDisk(t *testing.T) {
+func TestBrokerLeavesAFullDisk_P134(t *testing.T) {
 	free := int64(1 << 30)
 	h := testHouse(t, &free)
 	if !h.open(context.Background()) || h.where() != h.disk {

@@ -41,7 +41,8 @@ type installed struct {
 	Held    bool      `json:"held,omitempty"`    // by a .skip file, when last seen
 	Sealed  string    `json:"sealed,omitempty"`  // keyCheck of the passphrase that the tag was compared with
 
-	Fleet bool `json:"fleet,omitempty"` // installed by an update
+	Fleet bool     `json:"fleet,omitempty"` // installed by an update
+	Trial *onTrial `json:"trial,omitempty"` // it took the place of another version and has not held yet; nil: it has
 
 	crowded bool // another version serves, whose memory this one will get if it needs it
 }
@@ -102,6 +103,9 @@ func (b *book) knows(c candidate, st store) (installed, bool) {
 func (b *book) verified(key string, id fileID) bool {
 	for _, in := range b.Models {
 		if in.Key == key && in.Stored == id {
+			return true
+		}
+		if in.Trial != nil && in.Trial.Before.Key == key && in.Trial.Before.Stored == id {
 			return true
 		}
 	}

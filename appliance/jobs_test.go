@@ -86,7 +86,7 @@ func jobBackend(t *testing.T, how string) *backend {
 	return &backend{who: newAuthority(Config{Paths: p}, os.Getenv, slog.New(slog.DiscardHandler)), cfg: Config{Paths: p}, log: slog.New(slog.DiscardHandler), self: []string{self}, wake: make(chan struct{}, 1), reg: newRegistry(nil)}
 }
 
-func TestConvertJob(t *testing.T) {
+func TestConvertJob_P127(t *testing.T) {
 	b := jobBackend(t, "good")
 	write(t, filepath.Join(b.cfg.Paths.imports(), "m.gguf"), "source")
 	var seen []control.JobProgress
@@ -223,7 +223,7 @@ func TestVerifyJobKeys(t *testing.T) {
 }
 
 // What a child found out about a file keeps its name.
-func TestVerdicts(t *testing.T) {
+func TestVerdicts_P128(t *testing.T) {
 	for name, want := range map[string]control.Code{
 		"tag_mismatch": control.TagMismatch, "key_unknown": control.KeyUnknown, "signature_missing": control.SignatureMissing,
 		"digest_mismatch": control.DigestMismatch, "failed": control.FormatInvalid, "": control.FormatInvalid, "forbidden": control.FormatInvalid,

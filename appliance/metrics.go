@@ -23,6 +23,7 @@ type metrics struct {
 	last     atomic.Pointer[control.TokenSpeed] // of the last generation
 	started  time.Time
 	hour     hour
+	backs    prometheus.Counter
 }
 
 func newMetrics(models *registry) *metrics {
@@ -35,10 +36,11 @@ func newMetrics(models *registry) *metrics {
 			Help: "From the start of a generation to its first token.", Buckets: prometheus.ExponentialBuckets(0.01, 2, 14)}),
 		total: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "windhover_request_duration_seconds",
 			Help: "Length of a generation.", Buckets: prometheus.ExponentialBuckets(0.05, 2, 14)}),
+		backs: prometheus.NewCounter(prometheus.CounterOpts{Name: "windhover_rollbacks_total", Help: "Versions that were taken back."}),
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "windhover_build_info", Help: "Always 1.", ConstLabels: prometheus.Labels{"version": Version}})
 	build.Set(1)
-	m.reg.MustRegister(m.requests, m.tokens, m.first, m.total, build, modelCollector{models},
+	m.reg.MustRegister(m.requests, m.tokens, m.first, m.total, m.backs, build, modelCollector{models},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }

@@ -19,7 +19,7 @@ import (
 
 // Where the passphrase comes from: the file, then the credential, then the
 // environment, which is told once.
-func TestPassphraseSources(t *testing.T) {
+func TestPassphraseSources_P142(t *testing.T) {
 	dir := t.TempDir()
 	file, credentials, empty := filepath.Join(dir, "key"), filepath.Join(dir, "cred"), filepath.Join(dir, "empty")
 	write(t, file, "of the file\n")
@@ -81,7 +81,7 @@ func TestPassphraseSources(t *testing.T) {
 }
 
 // Right, wrong, none, by every word that is logged or written.
-func TestEncryptedModels(t *testing.T) {
+func TestEncryptedModels_P143(t *testing.T) {
 	const secret = "correct horse battery staple"
 	data := sealedModel(t, sealing{passphrase: secret}, nil)
 	tests := []struct {
@@ -152,7 +152,7 @@ func TestEncryptedAnswers(t *testing.T) {
 
 // A restart does not hash an encrypted file again; under another passphrase it does,
 // and refuses it, and takes it up again when the right one is back.
-func TestPassphraseRotated(t *testing.T) {
+func TestPassphraseRotated_P144(t *testing.T) {
 	state := t.TempDir()
 	key := filepath.Join(t.TempDir(), "key")
 	data := sealedModel(t, sealing{passphrase: "old"}, nil)

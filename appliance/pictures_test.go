@@ -75,7 +75,7 @@ func named(file string) control.Part {
 }
 
 // Pictures in a request and by name, videos, and what is refused, over MQTT.
-func TestPicturesOverMQTT(t *testing.T) {
+func TestPicturesOverMQTT_P120(t *testing.T) {
 	b := startBox(t, nil)
 	b.drop(t, "blind.vqf", tinyModel(t, nil))
 	b.ready(t, "blind")

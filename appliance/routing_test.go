@@ -17,7 +17,7 @@ import (
 // Several models at once: each request goes to the one it names, or that version of
 // it, the others to the one that was dropped last; .skip and removal change that, and a
 // restart does not.
-func TestRouting(t *testing.T) {
+func TestRouting_P118(t *testing.T) {
 	b := startBox(t, nil)
 	b.connected(t)
 	names := []string{"alpha", "beta", "gamma"}

@@ -421,7 +421,7 @@ func TestSecondDaemonIsRefused(t *testing.T) {
 
 // SIGHUP makes a changed policy count, and a FIFO where a key should be stops neither
 // the models nor the daemon.
-func TestReloadTakesOverThePolicy(t *testing.T) {
+func TestReloadTakesOverThePolicy_P130(t *testing.T) {
 	b := startBox(t, func(c *Config) {
 		c.VQF.KeyFile = filepath.Join(c.Paths.State, "passphrase")
 		for _, path := range []string{c.VQF.KeyFile, filepath.Join(c.Paths.Trust, "bad.sm2.pub")} {

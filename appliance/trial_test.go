@@ -26,7 +26,7 @@ const (
 // A file that kills the daemon when it is loaded, as the kernel does when memory runs
 // out, is given up after a few starts: what served before it serves, what comes behind
 // it is served, and the same bytes are not tried again until somebody wants that.
-func TestModelThatEndsTheDaemon(t *testing.T) {
+func TestModelThatEndsTheDaemon_P135(t *testing.T) {
 	if state := os.Getenv(endsEnv); state != "" {
 		r := newRig(t, state)
 		load := r.load
@@ -51,7 +51,7 @@ func TestModelThatEndsTheDaemon(t *testing.T) {
 	if exists(r.trialPath()) {
 		t.Error("a note of the trial is left behind a model that serves")
 	}
-	r.close()
+	r.close(t.Context())
 
 	deadly := tinyModel(t, func(c *testmodel.Config) { c.Seed = 4 })
 	sum := sha256.Sum256(deadly)
@@ -59,7 +59,7 @@ func TestModelThatEndsTheDaemon(t *testing.T) {
 	r.put(t, "m.vqf", deadly)
 	r.put(t, "z.vqf", tinyModel(t, func(c *testmodel.Config) { c.Seed = 5 }))
 	run := func() error {
-		cmd := exec.Command("/proc/self/exe", "-test.run=^TestModelThatEndsTheDaemon$")
+		cmd := exec.Command("/proc/self/exe", "-test.run=^TestModelThatEndsTheDaemon_P135$")
 		cmd.Env = append(os.Environ(), endsEnv+"="+state, endsDigest+"="+digest)
 		out, err := cmd.CombinedOutput()
 		var exit *exec.ExitError

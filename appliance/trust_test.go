@@ -18,7 +18,7 @@ import (
 )
 
 // Whose signature it is, and what the policy makes of it.
-func TestSignedModels(t *testing.T) {
+func TestSignedModels_P138(t *testing.T) {
 	ours, theirs := newSM2(t), newSM2(t)
 	signed, foreign, unsigned := sealedModel(t, sealing{signer: ours}, nil), sealedModel(t, sealing{signer: theirs}, nil), sealedModel(t, sealing{}, nil)
 	cleared := append([]byte(nil), signed...)
@@ -217,7 +217,7 @@ func TestRestartJudgesAgain(t *testing.T) {
 
 // A key that goes while the daemon runs takes its models along, where the policy
 // asks for it; one that comes lets them serve.
-func TestKeysComeAndGo(t *testing.T) {
+func TestKeysComeAndGo_P139(t *testing.T) {
 	key := newSM2(t)
 	r := newRig(t, t.TempDir())
 	r.who.require = true
@@ -364,7 +364,7 @@ func TestInfoNamesKeys(t *testing.T) {
 
 // One bad file among the keys: the others go on, a removed one counts no more, and it
 // is told once. A file that has just been written keeps the key that it had.
-func TestBadKeyAmongGood(t *testing.T) {
+func TestBadKeyAmongGood_P140(t *testing.T) {
 	ours, theirs := newSM2(t), newSM2(t)
 	for _, kind := range []string{"text", "fifo", "directory"} {
 		t.Run(kind, func(t *testing.T) {
@@ -432,7 +432,7 @@ func TestKeyFileSpoiled(t *testing.T) {
 
 // A policy that was read again counts from the next look on, in both directions and
 // without a file being read again; so does another directory of keys.
-func TestPolicyTakenOver(t *testing.T) {
+func TestPolicyTakenOver_P141(t *testing.T) {
 	key := newSM2(t)
 	r := newRig(t, t.TempDir())
 	ctx := context.Background()

@@ -55,9 +55,9 @@ func openUpdates(cfg Config, d *deployer, log *slog.Logger, m *metrics, tell fun
 	}
 	u := &updater{cfg: cfg, who: d.who, log: log, ram: readMemory(os.DirFS("/")).Total,
 		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "windhover_ota_bytes_total", Help: "Bytes of updates, downloaded or taken from installed files."}, []string{"source"}),
-		backs: prometheus.NewCounter(prometheus.CounterOpts{Name: "windhover_rollbacks_total", Help: "Versions that were taken back."}),
+		backs: m.backs,
 	}
-	m.reg.MustRegister(u.bytes, u.backs)
+	m.reg.MustRegister(u.bytes)
 	u.install = newUpdateDevice(d)
 	d.managed = func(string) bool { return false }
 	u.Updater, err = update.Open(update.Config{
@@ -179,6 +179,14 @@ func (u *updater) count(network, reused int64) {
 func (u *updater) told(r rollout.Report) {
 	if r.RolledBack {
 		u.backs.Inc()
+	}
+	if reg := u.install.d.reg; reg.serves(r.Model) {
+		switch {
+		case r.Status == rollout.Running && r.Phase == rollout.Observe:
+			reg.update(r.Model, func(m *control.Model) { m.Tentative = true })
+		case r.Status == rollout.Succeeded:
+			reg.update(r.Model, func(m *control.Model) { m.Tentative = false })
+		}
 	}
 	level, attrs := slog.LevelInfo, []slog.Attr{
 		slog.String("model", r.Model), slog.String("version", r.Version.Version), slog.Int64("release", r.Version.Release), slog.String("status", string(r.Status)),

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"sync"
 
 	"windhover/appliance/rollout"
 	"windhover/appliance/update"
@@ -22,9 +21,6 @@ import (
 type updateDevice struct {
 	d      *deployer
 	loaded map[string]*trialVersion // by model: not serving yet; guarded by the deployer's lock
-
-	mu   sync.Mutex // guards what follows
-	seen map[string]*tally
 }
 
 // trialVersion is a version that is loaded and does not serve yet.
@@ -33,16 +29,10 @@ type trialVersion struct {
 	speed control.TokenSpeed
 }
 
-// tally counts the requests of a version since it serves.
-type tally struct {
-	digest string
-	rollout.Sample
-}
-
 var _ update.Device = (*updateDevice)(nil)
 
 func newUpdateDevice(d *deployer) *updateDevice {
-	return &updateDevice{d: d, loaded: map[string]*trialVersion{}, seen: map[string]*tally{}}
+	return &updateDevice{d: d, loaded: map[string]*trialVersion{}}
 }
 
 // storeKeyOf is the entry of a digest in the store.
@@ -228,9 +218,7 @@ func (u *updateDevice) swap(model string, v rollout.Version) error {
 	if !t.guard.onBreak(func() { d.unshare(t.serving) }) || !t.guard.intact() {
 		return errors.Join(errChanged, t.Close())
 	}
-	u.mu.Lock()
-	u.seen[model] = &tally{digest: t.Digest}
-	u.mu.Unlock()
+	d.tally.begin(t.serving, false)
 	doc := document(t.serving, t.speed)
 	doc.Trust = trustFleet
 	d.retire(d.reg.activate(model, t.serving, doc))
@@ -357,37 +345,5 @@ func (u *updateDevice) close() {
 	}
 }
 
-// observe counts the end of a request on the version that it ran on.
-func (u *updateDevice) observe(o control.Observation) {
-	failed := false
-	switch o.Code {
-	case "ok":
-	case control.Internal.Name, control.ModelIOError.Name, control.HealthCheckFailed.Name, control.LoadFailed.Name:
-		failed = true
-	default:
-		return // the caller's, or the moment's
-	}
-	if o.Op == control.OpTokenize {
-		return
-	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	t := u.seen[o.Model.Name]
-	if t == nil || o.Model.SHA256 != t.digest {
-		return
-	}
-	t.Requests++
-	if failed {
-		t.Errors++
-	}
-}
-
 // Sample is what was counted.
-func (u *updateDevice) Sample(model string) rollout.Sample {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if t := u.seen[model]; t != nil {
-		return t.Sample
-	}
-	return rollout.Sample{}
-}
+func (u *updateDevice) Sample(model string) rollout.Sample { return u.d.tally.sample(model) }

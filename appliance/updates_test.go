@@ -308,7 +308,7 @@ func (b *box) job(t *testing.T, typ, id string, params any) (*control.JobRecord,
 
 // Commands about models through the socket: install, activate, roll back, remove, and
 // those about the box.
-func TestModelJobs(t *testing.T) {
+func TestModelJobs_P129(t *testing.T) {
 	w := newWorks(t)
 	b := w.box(t, nil)
 	install := func(id string, m ota.Model) (*control.JobRecord, error) {

@@ -3,6 +3,7 @@
 package appliance
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -13,9 +14,12 @@ import (
 	"testing/iotest"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"windhover/appliance/web"
 	"windhover/control"
 	"windhover/engine"
+	"windhover/internal/testmodel"
 )
 
 // What is received is there whole under its name, or not at all.
@@ -91,6 +95,72 @@ func TestReceiveIsHidden(t *testing.T) {
 	if err := <-done; err == nil {
 		t.Error("half a file was taken")
 	}
+}
+
+// fills takes all room of a disk when it is first read, which another program might do.
+type fills struct {
+	io.Reader
+	do func()
+}
+
+func (f *fills) Read(p []byte) (int, error) {
+	if f.do != nil {
+		f.do()
+		f.do = nil
+	}
+	return f.Reader.Read(p)
+}
+
+// A disk that gets full during an upload: the client is told by code and status, nothing
+// is left of the file, the model that serves goes on, and with room the upload goes
+// through.
+func TestUploadOnAFullDisk(t *testing.T) {
+	disk := newFlash(t)
+	b := startBox(t, func(c *Config) { c.Paths.State = filepath.Join(disk.dir, "state") })
+	b.drop(t, "m.vqf", tinyModel(t, nil))
+	b.ready(t, "m")
+	b.connected(t) // the broker's store is there; what it does without room is another test's
+	weights := tinyModel(t, func(c *testmodel.Config) { c.Seed = 77 })
+	filler := filepath.Join(disk.dir, "filler")
+	body := &fills{bytes.NewReader(weights), func() {
+		f, err := os.Create(filler)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		for size := int64(512 << 20); size >= 4096; size /= 2 { // whatever is free, and what gets free by rounding
+			for off, err := f.Seek(0, io.SeekEnd); err == nil && unix.Fallocate(int(f.Fd()), 0, off, size) == nil; {
+				off, err = f.Seek(0, io.SeekEnd)
+			}
+		}
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	}}
+	code, answer := b.ask(t, true, "PUT", "/v1/drop/big.vqf", body)
+	if code != control.InsufficientStore.Status || !bytes.Contains(answer, []byte(control.InsufficientStore.Name)) {
+		t.Errorf("got %d: %s", code, answer)
+	}
+	list, err := os.ReadDir(b.cfg.Paths.drop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range list {
+		if e.Name() != "m.vqf" && e.Name() != "m.vqf.ready" {
+			t.Errorf("%s is left", e.Name())
+		}
+	}
+	question := `{"model":"m","max_tokens":4,"messages":[{"role":"user","content":"hi"}]}`
+	if code, answer := b.ask(t, true, "POST", "/v1/chat/completions", strings.NewReader(question)); code != 200 {
+		t.Errorf("the model that served: %d: %s", code, answer)
+	}
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	if code, answer = b.ask(t, true, "PUT", "/v1/drop/big.vqf", bytes.NewReader(weights)); code != 201 {
+		t.Errorf("with room: %d: %s", code, answer)
+	}
+	b.ready(t, "big")
 }
 
 func TestHour(t *testing.T) {

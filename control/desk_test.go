@@ -268,7 +268,7 @@ func TestCancelAndDeadline_P12(t *testing.T) {
 	}
 }
 
-func TestExpiresWhileWaiting(t *testing.T) {
+func TestExpiresWhileWaiting_P119(t *testing.T) {
 	step := make(chan struct{})
 	g := newRig(t, &fake{generate: until(step, 1)}, nil)
 	g.ask("me", OpGenerate, `{"id":"a","prompt":"x"}`)
@@ -280,7 +280,7 @@ func TestExpiresWhileWaiting(t *testing.T) {
 	}
 }
 
-func TestClockNeverSet(t *testing.T) {
+func TestClockNeverSet_P119(t *testing.T) {
 	g := newRig(t, &fake{}, nil)
 	g.clock.advance(time.Unix(100, 0).Sub(g.clock.now()))
 	g.ask("me", OpGenerate, `{"id":"a","prompt":"x","sent_at":"1969-01-01T00:00:00Z","ttl_ms":1}`)
@@ -319,7 +319,7 @@ func TestFetch_P14(t *testing.T) {
 	}
 }
 
-func TestBackendFailures(t *testing.T) {
+func TestBackendFailures_P123(t *testing.T) {
 	cases := []struct {
 		name string
 		gen  func(emit func(Event) error) (*Result, error)
@@ -368,7 +368,7 @@ func TestPanicInResolve(t *testing.T) {
 	}
 }
 
-func TestTokenize(t *testing.T) {
+func TestTokenize_P122(t *testing.T) {
 	g := newRig(t, &fake{}, nil)
 	g.ask("me", OpTokenize, `{"id":"t","text":"ab"}`)
 	if r := g.end("me", "t"); r.Seq != 0 || fmt.Sprint(r.Done.IDs) != "[97 98]" {

@@ -57,7 +57,7 @@ func TestAskAnswers(t *testing.T) {
 
 // A caller in this process stands in the same queue as those of MQTT: the limits of a
 // client and of the queue hold, and refusals have the same codes.
-func TestAskSharesQueueAndLimits(t *testing.T) {
+func TestAskSharesQueueAndLimits_P171(t *testing.T) {
 	step := make(chan struct{})
 	g := newRig(t, &fake{generate: until(step, 1)}, func(c *Config) { c.Limits = Limits{Queue: 3, PerClient: 2} })
 	ctx, cancel := context.WithCancel(context.Background())

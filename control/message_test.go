@@ -208,7 +208,7 @@ func withPart(part string) string {
 	return `{"messages":[{"role":"user","content":[` + part + `]}]}`
 }
 
-func TestRequestWire(t *testing.T) {
+func TestRequestWire_P114(t *testing.T) {
 	for _, c := range requestCases {
 		t.Run(c.op+" "+c.name, func(t *testing.T) {
 			got, err := DecodeRequest(c.op, "me", []byte(c.raw))

@@ -29,7 +29,7 @@ func blocks(started chan string, end chan struct{}) func(context.Context, Job, f
 
 // Jobs that only wait run beside each other and beside the one that works, which has
 // no other beside it.
-func TestPatientJobs(t *testing.T) {
+func TestPatientJobs_P132(t *testing.T) {
 	started, end := make(chan string, 8), make(chan struct{})
 	g := newRig(t, patient{&fake{runJob: blocks(started, end)}}, both)
 	for _, j := range []struct{ typ, id string }{{"convert", "c1"}, {"convert", "c2"}, {"model_install", "i1"}, {"model_install", "i2"}} {
@@ -59,7 +59,7 @@ func TestPatientJobs(t *testing.T) {
 
 // A job that can be run again goes on after a restart, orderly or not, as another
 // attempt of the same job; others end as interrupted.
-func TestJobsResume(t *testing.T) {
+func TestJobsResume_P131(t *testing.T) {
 	dir := t.TempDir()
 	at := func(c *Config) { both(c); c.StateDir = dir }
 	started, never := make(chan string, 8), make(chan struct{})

@@ -79,7 +79,8 @@ type Model struct {
 	Have      int64      `json:"have,omitempty"` // of Bytes, while the file arrives
 	Error     *Error     `json:"error,omitempty"`
 	TokS      TokenSpeed `json:"tok_s"`
-	Pictures  *Pictures  `json:"pictures,omitempty"` // nil: the model takes text only
+	Pictures  *Pictures  `json:"pictures,omitempty"`  // nil: the model takes text only
+	Tentative bool       `json:"tentative,omitempty"` // the version is on trial: the one before serves again if it does not hold
 }
 
 // Pictures is what a model takes of pictures.

@@ -153,7 +153,7 @@ func TestClientsTakeTurns_P7(t *testing.T) {
 
 // However many more urgent ones come, each waits for a bounded number of them; of a
 // client one at a time, so that two that wait are not served as one.
-func TestNobodyWaitsForEver(t *testing.T) {
+func TestNobodyWaitsForEver_P215(t *testing.T) {
 	h := newHeld(t, 1, nil)
 	h.put("x", 5)
 	h.put("s1", 9)

@@ -208,7 +208,7 @@ func TestConversationReusesTheAnswer(t *testing.T) {
 	}
 }
 
-func TestSeeds(t *testing.T) {
+func TestSeeds_P115(t *testing.T) {
 	m := load(t, testmodel.Write(t, noisy()), Options{})
 	run := func(seed uint64) []int32 {
 		res, err := m.Generate(context.Background(), Request{

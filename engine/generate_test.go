@@ -144,7 +144,7 @@ func TestGenerateRefuses(t *testing.T) {
 	}
 }
 
-func TestTruncateOldest(t *testing.T) {
+func TestTruncateOldest_P117(t *testing.T) {
 	m := load(t, testmodel.Write(t, testmodel.Default()), Options{})
 	prompt := append(noise(300), testmodel.Tokens("0")...)
 	got, err := m.Generate(context.Background(), Request{Tokens: prompt, MaxTokens: 9, Truncate: "oldest"}, nil)
@@ -163,7 +163,7 @@ func TestTruncateOldest(t *testing.T) {
 	}
 }
 
-func TestTruncateMiddle(t *testing.T) {
+func TestTruncateMiddle_P117(t *testing.T) {
 	m := load(t, testmodel.Write(t, testmodel.Default()), Options{})
 	prompt := append(noise(300), testmodel.Tokens("0")...)
 	req := Request{Tokens: prompt, MaxTokens: 9, Truncate: TruncateMiddle}

@@ -149,7 +149,7 @@ func generate(t testing.TB, m *Model, ids []int32, pictures []*Picture) *Result 
 
 // The same picture again is not computed again, whoever read it, and gives the same
 // tokens.
-func TestSamePictureAgain(t *testing.T) {
+func TestSamePictureAgain_P121(t *testing.T) {
 	m := seeing(t, Options{Threads: 1})
 	n := counted(m)
 	one := still(t, m, 96, 64, 1)

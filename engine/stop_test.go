@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestStopper(t *testing.T) {
+func TestStopper_P116(t *testing.T) {
 	cases := []struct {
 		name   string
 		stops  []string

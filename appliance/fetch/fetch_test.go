@@ -61,7 +61,7 @@ func TestFetch(t *testing.T) {
 
 // What came before the context ended is not downloaded again, and blocks of installed
 // files are never.
-func TestResumeAndReuse(t *testing.T) {
+func TestResumeAndReuse_P160(t *testing.T) {
 	d := &testdisk.Disk{}
 	before := slices.Clone(file[:9*block+50]) // a shorter version, of which two blocks are others
 	before[3*block]++
@@ -99,7 +99,7 @@ func TestResumeAndReuse(t *testing.T) {
 
 // What a source does, and the code that it gets when there is no other one. With
 // another one the file comes.
-func TestSources(t *testing.T) {
+func TestSources_P158(t *testing.T) {
 	cut := func(n int, _ *http.Request, resp *http.Response) error {
 		resp.Body = io.NopCloser(io.LimitReader(resp.Body, 1000))
 		return nil
@@ -240,7 +240,7 @@ func TestNoRanges(t *testing.T) {
 }
 
 // The disk gives back other bytes than were written: the block is fetched again.
-func TestDamagedPart(t *testing.T) {
+func TestDamagedPart_P157(t *testing.T) {
 	d, o := &testdisk.Disk{}, &origin{content: file}
 	f := newFetcher(d, o)
 	a := artifact(t, "cdn")

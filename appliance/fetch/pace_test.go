@@ -14,7 +14,7 @@ import (
 )
 
 // A rate is kept, and reading slowly because of it is not the source's fault.
-func TestBandwidth(t *testing.T) {
+func TestBandwidth_P154(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, o := &testdisk.Disk{}, &origin{content: file}
 		f := newFetcher(d, o)
@@ -87,7 +87,7 @@ func TestWindowWithoutClock(t *testing.T) {
 
 // A budget is not exceeded, over restarts and kills either, and blocks that are there
 // already cost nothing.
-func TestByteBudget(t *testing.T) {
+func TestByteBudget_P154(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, o := &testdisk.Disk{}, &origin{content: file}
 		f := newFetcher(d, o)
@@ -132,7 +132,7 @@ func TestByteBudget(t *testing.T) {
 
 // Pauses between attempts grow, are never above five minutes, and what a server asks
 // for is kept.
-func TestPauses(t *testing.T) {
+func TestPauses_P159(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &origin{answer: status(500)}
 		f := newFetcher(&testdisk.Disk{}, o)

@@ -113,7 +113,7 @@ func TestKilledAtSteps(t *testing.T) {
 
 // A version that takes the process down is given up after few starts, whether that is
 // while it is loaded, probed or watched.
-func TestCrashLoop(t *testing.T) {
+func TestCrashLoop_P162(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, phase := range []rollout.Phase{rollout.Load, rollout.Probe, rollout.Switch, rollout.Observe} {
 			old, fresh := newRelease(13), newRelease(14)

@@ -49,7 +49,7 @@ func TestUpdate(t *testing.T) {
 
 // Each phase that fails leaves the old version, with the code of the failure, or of the
 // phase.
-func TestFailures(t *testing.T) {
+func TestFailures_P161(t *testing.T) {
 	for _, phase := range []rollout.Phase{rollout.Download, rollout.Verify, rollout.Stage, rollout.Load, rollout.Probe, rollout.Switch, rollout.Observe} {
 		old, fresh := newRelease(13), newRelease(14)
 		fresh.bad = phase
@@ -406,7 +406,7 @@ func TestStateRefused(t *testing.T) {
 	}
 }
 
-func TestHealthy(t *testing.T) {
+func TestHealthy_P155(t *testing.T) {
 	h := ota.Health{MinTPSRatio: 0.7, MaxErrorRatio: 0.05}
 	for _, c := range []struct {
 		name   string

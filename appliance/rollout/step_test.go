@@ -125,7 +125,7 @@ func installed(m *rollout.Slot) map[ota.Digest]bool {
 
 // Versions on trial stay on trial over an orderly restart, and what is kept is what keep
 // says.
-func TestKeep(t *testing.T) {
+func TestKeep_P151(t *testing.T) {
 	for _, keep := range []int{1, 2, 3, 4} {
 		d := &testdisk.Disk{}
 		var all []*release

@@ -24,7 +24,7 @@ import (
 const group = "group/all"
 
 // What a document wants is downloaded, tried, kept, made the default and reported.
-func TestDesired(t *testing.T) {
+func TestDesired_P168(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one := newRelease(t, 1)
 		r := start(t, newDisk(), newCDN(one), nil)
@@ -206,7 +206,7 @@ func TestServerAttacks(t *testing.T) {
 
 // A source that is down for a while is asked again, less and less often, and the same
 // document that comes with each connection changes nothing about that.
-func TestRetryPacing(t *testing.T) {
+func TestRetryPacing_P164(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one := newRelease(t, 1)
 		web := newCDN(one)
@@ -235,7 +235,7 @@ func TestRetryPacing(t *testing.T) {
 
 // A roll-out that has not reached the device is remembered and nothing is done; the
 // next percentage is.
-func TestHeld(t *testing.T) {
+func TestHeld_P168(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one := newRelease(t, 1)
 		r := start(t, newDisk(), newCDN(one), nil)
@@ -296,7 +296,7 @@ func TestNoClock(t *testing.T) {
 }
 
 // A start goes on with what was under way although no broker brings the document.
-func TestGoesOnOffline(t *testing.T) {
+func TestGoesOnOffline_P165(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs, one := newDisk(), newRelease(t, 1)
 		web := newCDN(one)

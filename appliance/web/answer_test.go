@@ -11,12 +11,13 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"windhover/control"
 )
 
-func TestWholeAnswer(t *testing.T) {
+func TestWholeAnswer_P172(t *testing.T) {
 	at := time.Unix(1796000000, 0)
 	h := New(&fakeBox{}, Options{Now: func() time.Time { return at }})
 	w := do(h, "POST", chatPath, `{"messages":[{"role":"user","content":"hi"}]}`)
@@ -48,7 +49,7 @@ func stream(t *testing.T, body string) (events []string) {
 	return events
 }
 
-func TestStream(t *testing.T) {
+func TestStream_P173(t *testing.T) {
 	h := New(&fakeBox{}, Options{})
 	w := do(h, "POST", chatPath, `{"messages":[{"role":"user","content":"hi"}],"stream":true,"stream_options":{"include_usage":true}}`)
 	if got := w.Header().Get("Content-Type"); got != "text/event-stream" {
@@ -149,7 +150,7 @@ func TestCallsAndLogprobs(t *testing.T) {
 }
 
 // Errors have OpenAI's shape, by status before the answer began and as an event after.
-func TestErrors(t *testing.T) {
+func TestErrors_P174(t *testing.T) {
 	busy := control.Errorf(control.QueueFull, "full")
 	busy.RetryAfter = 1500 * time.Millisecond
 	broken := control.Errorf(control.Internal, "internal error")
@@ -261,4 +262,48 @@ func TestModels(t *testing.T) {
 			t.Errorf("%s: %d %+v", name, w.Code, e)
 		}
 	}
+}
+
+// An answer that waits, before its first piece or between two, says so every 15 seconds;
+// what the client reads of the answer is the same. One that was not accepted says
+// nothing, since its status may still be that of an error.
+func TestStreamShowsLife(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &fakeBox{ask: func(ctx context.Context, r *control.Request, reply func(*control.Reply) error) error {
+			wait := func(d time.Duration) { <-time.After(d) }
+			wait(40 * time.Second)
+			return say(func(r *control.Reply) error {
+				if err := reply(r); err != nil {
+					return err
+				}
+				if r.Accepted != nil || r.Delta != nil && r.Delta.Text == "größer " {
+					wait(50 * time.Second)
+				}
+				return nil
+			}, "größer ", "als 世界")
+		}}
+		w := do(New(b, Options{}), "POST", chatPath, `{"messages":[],"stream":true}`)
+		text := ""
+		for _, e := range stream(t, w.Body.String()) {
+			if e == "[DONE]" {
+				continue
+			}
+			for _, c := range decode(t, []byte(e))["choices"].([]any) {
+				if part, ok := c.(map[string]any)["delta"].(map[string]any)["content"].(string); ok {
+					text += part
+				}
+			}
+		}
+		before, after, found := strings.Cut(w.Body.String(), "größer")
+		if w.Code != 200 || text != "größer als 世界" || !found || strings.Count(before, ": waiting\n\n") != 3 || strings.Count(after, ": waiting\n\n") != 3 {
+			t.Errorf("status %d, text %q:\n%s", w.Code, text, w.Body)
+		}
+		b.ask = func(context.Context, *control.Request, func(*control.Reply) error) error {
+			<-time.After(time.Hour)
+			return control.Errorf(control.QueueFull, "full")
+		}
+		if w := do(New(b, Options{}), "POST", chatPath, `{"messages":[],"stream":true}`); w.Code != 429 || errorOf(t, w).Code != "queue_full" {
+			t.Errorf("status %d: %s", w.Code, w.Body)
+		}
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	"windhover/control"
@@ -15,6 +16,8 @@ import (
 // events writes an answer as server-sent events. Nothing is sent before something is
 // known of the answer, so that a request which fails early is told by its status. A
 // client that takes nothing for stallTime is taken for gone, which cancels its request.
+// While an accepted request waits, or is silent for another reason, a comment each
+// aliveTime shows it and what is between that there is life.
 type events struct {
 	h     *handler
 	w     http.ResponseWriter
@@ -22,15 +25,21 @@ type events struct {
 	as    style
 	usage bool // an event with it at the end was asked for
 
-	head    head
-	started bool // the header is out
-	spoke   bool // the first event of the answer is
+	head  head
+	spoke bool // the first event of the answer is out
+
+	mu       sync.Mutex // guards what follows, and writing
+	accepted bool
+	started  bool // the header is out
+	wrote    time.Time
 }
 
 // run has the request answered and writes what comes.
 func (s *events) run(r *http.Request, req *control.Request) {
 	s.h.patient(s.rc)
+	silent := s.live()
 	err := s.h.box.Ask(r.Context(), req, s.reply)
+	silent()
 	if err == nil || s.started && r.Context().Err() != nil {
 		return
 	}
@@ -49,6 +58,9 @@ func (s *events) reply(r *control.Reply) error {
 	switch {
 	case r.Accepted != nil:
 		s.head = s.h.head(s.as, r)
+		s.mu.Lock()
+		s.accepted, s.wrote = true, s.h.opt.Now()
+		s.mu.Unlock()
 	case r.Progress != nil:
 		// A comment: clients pass over it, proxies and people see that there is life.
 		return s.write(fmt.Sprintf(": %s %d/%d\n\n", r.Progress.Phase, r.Progress.Done, r.Progress.Total))
@@ -103,13 +115,49 @@ func (s *events) send(v any) error {
 	return s.write(b.String())
 }
 
+// live writes comments into silence until the returned function is called.
+func (s *events) live() (stop func()) {
+	end, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		look := time.NewTicker(aliveTime / 3)
+		defer look.Stop()
+		for {
+			select {
+			case <-end:
+				return
+			case <-look.C:
+				s.breathe()
+			}
+		}
+	}()
+	return func() { close(end); <-ended }
+}
+
+// breathe writes one comment, if it is time.
+func (s *events) breathe() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.accepted && s.h.opt.Now().Sub(s.wrote) >= aliveTime {
+		_ = s.out(": waiting\n\n") // that the client is gone the server notices itself
+	}
+}
+
 func (s *events) write(text string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.out(text)
+}
+
+// out writes while the lock is held.
+func (s *events) out(text string) error {
 	if !s.started {
 		s.started = true
 		s.w.Header().Set("Content-Type", "text/event-stream")
 		s.w.Header().Set("X-Accel-Buffering", "no") // nginx: do not gather them
 		s.w.WriteHeader(http.StatusOK)
 	}
+	s.wrote = s.h.opt.Now()
 	s.h.hurry(s.rc)
 	if _, err := s.w.Write([]byte(text)); err != nil {
 		return err

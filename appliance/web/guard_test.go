@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-func TestToken(t *testing.T) {
+func TestToken_P177(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	served := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("secret")) })
 	h := Guard(Door{TokenFile: file}, served)
@@ -87,7 +87,7 @@ func TestToken(t *testing.T) {
 }
 
 // Without a token, only names that no other site can point here are answered.
-func TestHost(t *testing.T) {
+func TestHost_P176(t *testing.T) {
 	h := Guard(Door{Hosts: []string{"edge1", "edge1.local"}}, New(&fakeBox{}, Options{}))
 	for host, want := range map[string]int{
 		"localhost": 200, "localhost:8417": 200, "LOCALHOST.": 200, "a.localhost:1": 200, "127.0.0.1:8417": 200, "[::1]:8417": 200, "[::1]": 200,
@@ -105,7 +105,7 @@ func TestHost(t *testing.T) {
 }
 
 // A page of another origin can neither ask nor read.
-func TestOtherOrigin(t *testing.T) {
+func TestOtherOrigin_P178(t *testing.T) {
 	b := &fakeBox{}
 	h := New(b, Options{})
 	const body = `{"messages":[{"role":"user","content":"hi"}]}`

@@ -99,7 +99,7 @@ func TestQuestion(t *testing.T) {
 }
 
 // What is not done here is refused by its name, before anything is asked of the box.
-func TestQuestionRefused(t *testing.T) {
+func TestQuestionRefused_P175(t *testing.T) {
 	const hi = `"messages":[{"role":"user","content":"hi"}]`
 	picture := func(url string) string {
 		return `{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"` + url + `"}}]}]}`

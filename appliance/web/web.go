@@ -15,6 +15,7 @@ const (
 	maxUploads  = 2        // at a time
 	bodyTime    = time.Minute
 	stallTime   = 30 * time.Second // an upload or an answer may stand still so long
+	aliveTime   = 15 * time.Second // of silence in an answer that is streamed, until a comment says that it goes on
 	defaultMost = 1024             // tokens of an answer that names no bound, context permitting
 )
 

@@ -97,7 +97,7 @@ func TestThreshold_P75(t *testing.T) {
 }
 
 // Expiry needs a clock: one that is known to be set, or a document signed later.
-func TestExpiry(t *testing.T) {
+func TestExpiry_P146(t *testing.T) {
 	d := document(t) // expires a day after noon
 	later := ota.Memory{Time: noon.Add(24 * time.Hour)}
 	for _, c := range []struct {
@@ -131,7 +131,7 @@ func TestExpiry(t *testing.T) {
 }
 
 // Floors rise and never fall, and a memory is a value.
-func TestRaise(t *testing.T) {
+func TestRaise_P147(t *testing.T) {
 	m := ota.Memory{}.Raise("a", 5)
 	for _, r := range []int64{3, 5, 0, -1} {
 		if m.Raise("a", r).Floors["a"] != 5 {
@@ -143,7 +143,7 @@ func TestRaise(t *testing.T) {
 	}
 }
 
-func TestDocumentBounds(t *testing.T) {
+func TestDocumentBounds_P148(t *testing.T) {
 	many := make([]ota.Model, 17)
 	for _, c := range []struct {
 		says   string
@@ -199,7 +199,7 @@ func TestDocumentBounds(t *testing.T) {
 }
 
 // What a document leaves out is what docs/PROTOCOL.md says.
-func TestDocumentDefaults(t *testing.T) {
+func TestDocumentDefaults_P149(t *testing.T) {
 	d, err := ota.ParseDesired([]byte(`{"rev":1,"issued_at":"2026-11-29T12:00:00Z","expires_at":"2026-12-29T12:00:00Z","target":{"device":"edge1"},"rollout":{"salt":"x"},"future":{}}`))
 	if err != nil {
 		t.Fatal(err)
@@ -219,7 +219,7 @@ func TestDocumentDefaults(t *testing.T) {
 	}
 }
 
-func TestPrefer(t *testing.T) {
+func TestPrefer_P145(t *testing.T) {
 	group, device, newer := document(t), document(t), document(t)
 	device.Target, device.IssuedAt = ota.Target{Device: "edge1"}, noon.Add(-time.Hour)
 	newer.Target, newer.IssuedAt = ota.Target{Group: "all"}, noon.Add(time.Hour)

@@ -130,7 +130,7 @@ func TestMixAndMatchIndex(t *testing.T) {
 
 // Where release keys are apart, who signs documents can choose among releases and
 // make none.
-func TestReleaseRecords(t *testing.T) {
+func TestReleaseRecords_P150(t *testing.T) {
 	j := judge(t)
 	j.Keys.Release = role(t, 1, "r")
 	with := func(key byte, change func(*ota.Release)) []byte {

@@ -13,7 +13,7 @@ import (
 	"windhover/control/ota"
 )
 
-func TestBuildIndex(t *testing.T) {
+func TestBuildIndex_P156(t *testing.T) {
 	var told int64
 	x, err := ota.BuildIndex(t.Context(), bytes.NewReader(content), int64(len(content)), 4096, func(done, total int64) { told = done*1e6 + total })
 	if err != nil {

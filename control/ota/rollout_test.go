@@ -71,7 +71,7 @@ func TestPercent(t *testing.T) {
 	}
 }
 
-func TestDelay(t *testing.T) {
+func TestDelay_P153(t *testing.T) {
 	r := ota.Rollout{Salt: "r42", JitterS: 900}
 	sum := time.Duration(0)
 	for i := range 1000 {
@@ -90,7 +90,7 @@ func TestDelay(t *testing.T) {
 	}
 }
 
-func TestWindow(t *testing.T) {
+func TestWindow_P152(t *testing.T) {
 	at := func(clock string) time.Time {
 		v, err := time.Parse("15:04", clock)
 		if err != nil {
