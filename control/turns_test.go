@@ -57,13 +57,18 @@ func (h *held) put(id string, priority int) int {
 	return a.Queue
 }
 
-// end lets requests end, one after the other.
+// let lets requests end, one after the other, each once it has begun.
 func (h *held) let(ids ...string) {
 	h.t.Helper()
 	for _, id := range ids {
-		h.mu.Lock()
-		close(h.gates[id])
-		h.mu.Unlock()
+		var gate chan struct{}
+		h.await(id+" to begin", func() bool {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			gate = h.gates[id]
+			return gate != nil
+		})
+		close(gate)
 		h.end(id[:1], id)
 	}
 }
