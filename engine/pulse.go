@@ -13,3 +13,7 @@ const stepShift = 20
 func (m *Model) Steps() uint64 {
 	return m.pool.Runs()<<stepShift + m.st.units.begun() + uint64(m.w.res.read())
 }
+
+// Pace lets at most n of the model's workers work, from the next step of a pass on;
+// 0 means all. Tokens do not change. It may be called at any time.
+func (m *Model) Pace(n int) { m.pool.Pace(n) }

@@ -36,6 +36,7 @@ func (p *Pool) fit() {
 		}
 		room--
 	}
+	p.rest()
 }
 
 // allowed are the CPUs that some thread of the process may use. Somebody who

@@ -148,7 +148,7 @@ func (p *Pool) takeIn(w *worker) {
 // readmit takes in who has been left out for long enough.
 func (p *Pool) readmit(now time.Duration) {
 	for _, w := range p.workers {
-		if w.leftOut.Load() && !w.barred && now >= w.late.back {
+		if w.leftOut.Load() && !w.barred && !w.resting && now >= w.late.back {
 			w.late.again(now)
 			w.late.watched, w.late.moves = true, w.counts.read(p.status)
 			p.takeIn(w)

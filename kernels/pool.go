@@ -72,7 +72,9 @@ type Pool struct {
 	runs    atomic.Uint64
 
 	born   time.Time
-	out    int // workers that are left out, late.go
+	out    int          // workers that are left out, late.go
+	pace   atomic.Int32 // pace.go
+	paced  int32        // the pace that is kept
 	place  placing
 	status []byte // [statusLen]
 }
@@ -90,6 +92,7 @@ type worker struct {
 	late    lateness
 	pending bool // in join: it was at work at the last look
 	barred  bool // left out until Attach finds it a CPU again
+	resting bool // left out until the pace lets it work again
 	_       [64]byte
 }
 
@@ -177,6 +180,9 @@ func (p *Pool) Run(t Task) error {
 	}
 	runs := p.runs.Add(1)
 	if len(p.workers) > 0 {
+		if p.pace.Load() != p.paced {
+			p.rest()
+		}
 		if p.out > 0 {
 			p.readmit(time.Since(p.born))
 		}

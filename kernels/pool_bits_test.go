@@ -30,8 +30,8 @@ func stall(kind int) {
 	}
 }
 
-// TestPoolSameBits: whatever the number of workers, whoever is late, left out or
-// moved, and with two pools on the same CPUs, a product has the same bits.
+// TestPoolSameBits: whatever the number of workers, whoever is late, left out,
+// resting or moved, and with two pools on the same CPUs, a product has the same bits.
 func TestPoolSameBits(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 1))
 	const rows, cols = 8 * 24, 4 * BlockLen
@@ -78,6 +78,9 @@ func TestPoolSameBits(t *testing.T) {
 			}
 			for i := range kinds {
 				kinds[i] = rng.IntN(24)
+			}
+			if rng.IntN(8) == 0 {
+				p.Pace(rng.IntN(size + 1))
 			}
 			if size > 1 && rng.IntN(4) == 0 {
 				i := 1 + rng.IntN(size-1)
