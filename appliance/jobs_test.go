@@ -172,7 +172,7 @@ func TestJobCancel(t *testing.T) {
 
 // A verify job takes the passphrase and the keys of the box along, by name, and asks
 // for a trusted signature where there is one or the policy wants one.
-func TestVerifyJobKeys(t *testing.T) {
+func TestVerifyJobKeys_P128(t *testing.T) {
 	key := newSM2(t)
 	ours, theirs := newMinisign(t), newMinisign(t)
 	plain := tinyModel(t, nil)
@@ -223,7 +223,7 @@ func TestVerifyJobKeys(t *testing.T) {
 }
 
 // What a child found out about a file keeps its name.
-func TestVerdicts_P128(t *testing.T) {
+func TestVerdicts(t *testing.T) {
 	for name, want := range map[string]control.Code{
 		"tag_mismatch": control.TagMismatch, "key_unknown": control.KeyUnknown, "signature_missing": control.SignatureMissing,
 		"digest_mismatch": control.DigestMismatch, "failed": control.FormatInvalid, "": control.FormatInvalid, "forbidden": control.FormatInvalid,

@@ -3,6 +3,9 @@
 package ota_test
 
 import (
+	"bytes"
+	"crypto/ed25519"
+	"encoding/base64"
 	"fmt"
 	"os"
 	"regexp"
@@ -27,8 +30,25 @@ func section(t *testing.T) string {
 	return text
 }
 
+// TestSignatureCovers_P74 signs by hand what the page says is signed.
+func TestSignatureCovers_P74(t *testing.T) {
+	key := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize))
+	role := ota.Role{Keys: []ota.Key{{Name: "works", Public: key.Public().(ed25519.PublicKey)}}, Threshold: 1}
+	payload := `{"rev": 1,   "e": "é"}`
+	signed := fmt.Sprintf("DSSEv1 %d %s %d %s", len(ota.TypeDesired), ota.TypeDesired, len(payload), payload)
+	text := fmt.Sprintf(`{"payloadType":%q,"payload":%q,"signatures":[{"sig":%q}]}`, ota.TypeDesired,
+		base64.StdEncoding.EncodeToString([]byte(payload)), base64.StdEncoding.EncodeToString(ed25519.Sign(key, []byte(signed))))
+	e, err := ota.ParseEnvelope([]byte(text), ota.MaxDocument)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, by, err := e.Open(ota.TypeDesired, role); err != nil || string(got) != payload || len(by) != 1 {
+		t.Errorf("%s by %v, %v", got, by, err)
+	}
+}
+
 // The document of the page is one that a device takes.
-func TestProtocolExample_P74(t *testing.T) {
+func TestProtocolExample(t *testing.T) {
 	blocks := regexp.MustCompile("(?s)```json\n(.*?)```").FindAllStringSubmatch(section(t), -1)
 	if len(blocks) != 3 {
 		t.Fatalf("%d examples, want an envelope, a document and a report", len(blocks))
