@@ -58,7 +58,7 @@ func openSight(f *vqf.File, opt Options, need Need, stamp vqf.Stamp, workers int
 		o.Data = data
 	}
 	if need.Residency != ResidencyFull && s.mem == nil {
-		o.Drop = func(data []byte) { advise([][]byte{wholePages(data)}, unix.MADV_DONTNEED) }
+		o.Drop = func(data []byte) { advise([][]byte{wholePages(data, os.Getpagesize())}, unix.MADV_DONTNEED) }
 	}
 	var err error
 	if s.tower, err = vision.Open(f, o); err != nil {
@@ -149,9 +149,8 @@ func (s *sight) decipher(f *vqf.File, stamp vqf.Stamp, workers int) (func(name s
 	}, nil
 }
 
-// wholePages cuts b to the pages that lie in it entirely.
-func wholePages(b []byte) []byte {
-	page := os.Getpagesize()
+// wholePages cuts b to the pages of the system that lie in it entirely.
+func wholePages(b []byte, page int) []byte {
 	from := (page - int(uintptr(unsafe.Pointer(unsafe.SliceData(b)))%uintptr(page))) % page
 	n := (len(b) - from) / page * page
 	if n <= 0 {
