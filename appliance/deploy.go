@@ -65,6 +65,7 @@ type deployer struct {
 	trials    map[string]time.Time // since when a version is on trial, by model
 	fallen    map[string]fallen    // versions that the daemon went down with, until their files are seen
 	tookBack  func()               // counts versions that were taken back
+	loaded    func(name string, took time.Duration)
 }
 
 // newDeployer makes a deployer without the parts that tests replace: check, reg,
@@ -73,7 +74,7 @@ func newDeployer(p Paths, b *book) *deployer {
 	return &deployer{
 		drop: p.drop(), store: store{p.store()}, quarantine: p.quarantine(), space: func() (int64, bool) { return freeSpace(p.store()) }, book: b, managed: func(string) bool { return false }, leases: newLeases(), now: time.Now, pulse: new(pulse),
 		seen: map[string]*sighting{}, refused: map[string]*refusal{}, unmarked: map[string]time.Time{}, revived: map[string]bool{},
-		tally: newTallies(), trials: map[string]time.Time{}, fallen: map[string]fallen{}, tookBack: func() {},
+		tally: newTallies(), trials: map[string]time.Time{}, fallen: map[string]fallen{}, tookBack: func() {}, loaded: func(string, time.Duration) {},
 	}
 }
 

@@ -24,6 +24,8 @@ type metrics struct {
 	started  time.Time
 	hour     hour
 	backs    prometheus.Counter
+	token    prometheus.Histogram
+	load     *prometheus.GaugeVec
 }
 
 func newMetrics(models *registry) *metrics {
@@ -37,10 +39,13 @@ func newMetrics(models *registry) *metrics {
 		total: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "windhover_request_duration_seconds",
 			Help: "Length of a generation.", Buckets: prometheus.ExponentialBuckets(0.05, 2, 14)}),
 		backs: prometheus.NewCounter(prometheus.CounterOpts{Name: "windhover_rollbacks_total", Help: "Versions that were taken back."}),
+		token: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "windhover_time_per_output_token_seconds",
+			Help: "Of a generation, behind its first token.", Buckets: prometheus.ExponentialBuckets(0.002, 2, 14)}),
+		load: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "windhover_model_load_seconds", Help: "What the version that was loaded last took to be."}, []string{"name"}),
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "windhover_build_info", Help: "Always 1.", ConstLabels: prometheus.Labels{"version": Version}})
 	build.Set(1)
-	m.reg.MustRegister(m.requests, m.tokens, m.first, m.total, m.backs, build, modelCollector{models},
+	m.reg.MustRegister(m.requests, m.tokens, m.first, m.total, m.token, m.backs, m.load, build, modelCollector{models},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -54,6 +59,20 @@ func (m *metrics) generated(r *engine.Result) {
 	m.tokens.WithLabelValues("completion").Add(float64(r.Usage.Completion))
 	m.first.Observe(r.Timing.TTFT.Seconds())
 	m.total.Observe(r.Timing.Total.Seconds())
+	if r.Timing.DecodeTPS > 0 {
+		m.token.Observe(1 / r.Timing.DecodeTPS)
+	}
+}
+
+// loaded notes how long a model took to load.
+func (m *metrics) loaded(name string, took time.Duration) {
+	m.load.WithLabelValues(name).Set(took.Seconds())
+}
+
+// watchStore shows what the files in a store take, each of the times it is asked.
+func (m *metrics) watchStore(s store) {
+	m.reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "windhover_store_bytes", Help: "Files of models in the store."},
+		func() float64 { return float64(s.bytes()) }))
 }
 
 func (m *metrics) failed(err error) {

@@ -25,12 +25,14 @@ func (d *deployer) open(ctx context.Context, name string, in installed) (*servin
 		return nil, errors.Join(errChanged, err) // between verification and guard
 	}
 	d.pulse.look("loading "+name, loadLimit)
+	began := time.Now()
 	m, err := d.load(ctx, path, in)
 	in.crowded = false
 	if err != nil {
 		g.release()
 		return nil, err
 	}
+	d.loaded(name, time.Since(began))
 	return newServing(name, m, g, in), nil
 }
 

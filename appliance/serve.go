@@ -168,6 +168,8 @@ func (s *server) openUpdates() {
 	d.check, d.who, d.reg, d.log = s.cfg.VQF.Check, s.backend.who, s.reg, s.log
 	d.event, d.wake, d.pulse = s.event, s.backend.wakeDrop, s.backend.pulse
 	d.grace, d.observing, d.tookBack = goneAfter, time.Duration(s.cfg.Drop.ObserveS)*time.Second, s.backend.metrics.backs.Inc
+	d.loaded = s.backend.metrics.loaded
+	s.backend.metrics.watchStore(d.store)
 	u, err := openUpdates(s.cfg, d, s.log, s.backend.metrics, func(r control.Reported) { s.control.Report(r) })
 	if err != nil {
 		s.log.Error("no updates over the air: what is remembered of them cannot be used, and is left as it is", "error", err)

@@ -245,6 +245,20 @@ func (s store) sweep(remove func(name string) bool) error {
 	return errors.Join(errs...)
 }
 
+// bytes is the length of all files in it, as far as they can be seen.
+func (s store) bytes() (n int64) {
+	_ = filepath.WalkDir(s.dir, func(_ string, e fs.DirEntry, err error) error { // nothing ends the walk
+		if err != nil || e.IsDir() {
+			return nil
+		}
+		if fi, err := e.Info(); err == nil {
+			n += fi.Size()
+		}
+		return nil
+	})
+	return n
+}
+
 // diskSize is the size of the file system that holds dir.
 func diskSize(dir string) (int64, bool) {
 	var st unix.Statfs_t
