@@ -75,7 +75,44 @@ type convertParams struct {
 	Header       string `json:"header"`
 	MaxSeq       int    `json:"max_seq"`
 	Bare         bool   `json:"bare"`
+	Optimize     bool   `json:"optimize"`
+	Mmproj       string `json:"mmproj"`  // name in import/: the vision tower of a GGUF model
+	Encrypt      bool   `json:"encrypt"` // with the passphrase of this device
 	DeleteSource bool   `json:"delete_source"`
+
+	Sign json.RawMessage `json:"sign"` // refused
+}
+
+// args are the options as those of windhover convert. No secret is among them.
+func (p *convertParams) args(b *backend) ([]string, error) {
+	var args []string
+	for _, f := range []struct{ flag, value string }{{"--mode", p.Mode}, {"--q8-layout", p.Q8Layout}, {"--header", p.Header}} {
+		if f.value != "" {
+			args = append(args, f.flag, f.value)
+		}
+	}
+	if p.MaxSeq > 0 {
+		args = append(args, "--max-seq", fmt.Sprint(p.MaxSeq))
+	}
+	for _, f := range []struct {
+		flag string
+		set  bool
+	}{{"--bare", p.Bare}, {"--optimize", p.Optimize}, {"--encrypt", p.Encrypt}} {
+		if f.set {
+			args = append(args, f.flag)
+		}
+	}
+	if p.Encrypt && b.cfg.VQF.KeyFile != "" {
+		args = append(args, "--key-file", b.cfg.VQF.KeyFile)
+	}
+	if p.Mmproj != "" {
+		tower, err := b.importPath(p.Mmproj)
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, "--mmproj", tower)
+	}
+	return args, nil
 }
 
 // converting begins the names of directories that conversions work in.
@@ -103,6 +140,9 @@ func (b *backend) convertJob(ctx context.Context, j control.Job, report func(con
 	if err := json.Unmarshal(j.Params, &p); err != nil {
 		return nil, control.Errorf(control.BadRequest, "convert: %v", err)
 	}
+	if len(p.Sign) > 0 && string(p.Sign) != "false" && string(p.Sign) != "null" {
+		return nil, control.Errorf(control.Unsupported, "convert: no private key belongs on a device: sign the result elsewhere, and put the .minisig beside it")
+	}
 	src, err := b.importPath(p.Source)
 	if err != nil {
 		return nil, err
@@ -120,18 +160,11 @@ func (b *backend) convertJob(ctx context.Context, j control.Job, report func(con
 	}
 	defer func() { _ = os.RemoveAll(dir) }() // the next start does it as well
 	tmp := filepath.Join(dir, "model.vqf")
-	args := []string{"convert", src, "-o", tmp, "--json"}
-	for _, f := range []struct{ flag, value string }{{"--mode", p.Mode}, {"--q8-layout", p.Q8Layout}, {"--header", p.Header}} {
-		if f.value != "" {
-			args = append(args, f.flag, f.value)
-		}
+	opts, err := p.args(b)
+	if err != nil {
+		return nil, err
 	}
-	if p.MaxSeq > 0 {
-		args = append(args, "--max-seq", fmt.Sprint(p.MaxSeq))
-	}
-	if p.Bare {
-		args = append(args, "--bare")
-	}
+	args := append([]string{"convert", src, "-o", tmp, "--json"}, opts...)
 	out, err := b.child(ctx, args, func(done, total int64) {
 		report(control.JobProgress{Phase: "converting", Done: done, Total: total})
 	})

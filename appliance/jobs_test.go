@@ -114,6 +114,25 @@ func TestConvertJob_P127(t *testing.T) {
 	}
 }
 
+// What a command may set reaches the child as the options of windhover convert.
+func TestConvertJobOptions(t *testing.T) {
+	b := jobBackend(t, "good")
+	b.cfg.VQF.KeyFile = "/run/credentials/vqf-key"
+	for _, name := range []string{"m.gguf", "tower.gguf"} {
+		write(t, filepath.Join(b.cfg.Paths.imports(), name), "source")
+	}
+	out, err := b.RunJob(context.Background(), control.Job{ID: "j", Client: "you", Type: "convert",
+		Params: []byte(`{"source":"m.gguf","header":"45","optimize":true,"encrypt":true,"mmproj":"tower.gguf","bare":true,"sign":false}`)}, func(control.JobProgress) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, _ := out.(json.RawMessage)
+	want := fmt.Sprintf(`"--header","45","--bare","--optimize","--encrypt","--key-file","/run/credentials/vqf-key","--mmproj",%q,"--progress-fd","3"`, filepath.Join(b.cfg.Paths.imports(), "tower.gguf"))
+	if !strings.Contains(string(raw), want) {
+		t.Errorf("result %s lacks %s", raw, want)
+	}
+}
+
 func TestJobFailures(t *testing.T) {
 	tests := []struct{ child, typ, params, code, says string }{
 		{"good", "convert", `{"source":"none.gguf"}`, "bad_request", "not in import/"},
@@ -122,6 +141,8 @@ func TestJobFailures(t *testing.T) {
 		{"good", "convert", `{"source":".hidden"}`, "bad_request", "name of a file"},
 		{"good", "convert", `{"source":"m.gguf","out":"../x"}`, "bad_request", "model name"},
 		{"good", "convert", `{"source":7}`, "bad_request", "convert"},
+		{"good", "convert", `{"source":"m.gguf","mmproj":"../m.gguf"}`, "bad_request", "name of a file"},
+		{"good", "convert", `{"source":"m.gguf","sign":"works.key"}`, "unsupported", "private key"},
 		{"good", "verify", `{"source":"m.gguf","model":"x"}`, "bad_request", "not both"},
 		{"good", "verify", `{"file":"m.gguf"}`, "bad_request", "one of them"},
 		{"good", "verify", `{"model":"x"}`, "unknown_model", "no model"},

@@ -319,6 +319,10 @@ func (s *server) takeOver(cfg Config) (keys []string) {
 	if cfg.Paths.Trust != s.live.Paths.Trust {
 		keys = append(keys, "paths.trust")
 	}
+	if s.updates != nil {
+		keys = append(keys, s.live.Updates.takeOver(cfg.Updates)...)
+		s.updates.adopt(s.live.Updates)
+	}
 	s.live.Drop.RequireSignature, s.live.Paths.Trust = cfg.Drop.RequireSignature, cfg.Paths.Trust
 	s.backend.who.adopt(cfg)
 	return keys

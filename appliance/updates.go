@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"slices"
 	"sync"
@@ -44,6 +45,7 @@ type updater struct {
 
 	mu   sync.Mutex // guards what follows
 	said string     // what was wrong with the keys at the last look
+	conf Updates    // cfg.Updates, with what was taken over since
 }
 
 // openUpdates reads what is remembered of updates. An error leaves it as it is, and
@@ -53,7 +55,7 @@ func openUpdates(cfg Config, d *deployer, log *slog.Logger, m *metrics, tell fun
 	if err != nil {
 		return nil, err
 	}
-	u := &updater{cfg: cfg, who: d.who, log: log, ram: readMemory(os.DirFS("/")).Total,
+	u := &updater{cfg: cfg, conf: cfg.Updates, who: d.who, log: log, ram: readMemory(os.DirFS("/")).Total,
 		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "windhover_ota_bytes_total", Help: "Bytes of updates, downloaded or taken from installed files."}, []string{"source"}),
 		backs: m.backs,
 	}
@@ -61,7 +63,7 @@ func openUpdates(cfg Config, d *deployer, log *slog.Logger, m *metrics, tell fun
 	u.install = newUpdateDevice(d)
 	d.managed = func(string) bool { return false }
 	u.Updater, err = update.Open(update.Config{
-		Judge: u.judge, Clock: update.SystemClock, Device: u.install, Limits: cfg.Updates.limits(),
+		Judge: u.judge, Clock: update.SystemClock, Device: u.install, Limits: func() update.Limits { return u.now().limits() },
 		Store:  rollout.Store{Disk: disk.OS{}, Path: filepath.Join(cfg.Paths.state(), "active.json")},
 		Fetch:  &fetch.Fetcher{Disk: disk.OS{}, Dir: cfg.Paths.downloads(), Client: fetch.NewClient(conf), Sane: func() bool { return update.SystemClock().Sane }},
 		Report: tell, Event: d.event, Told: u.told, Bytes: u.count,
@@ -104,7 +106,7 @@ func (u *updater) judge() ota.Judge {
 func (u *updater) keyring() ota.Keyring {
 	keys, err := fleetKeys(u.who.policy().dir)
 	u.complain(err)
-	c := u.cfg.Updates
+	c := u.now()
 	var desired, releases []ota.Key
 	for _, k := range keys {
 		if slices.Contains(c.ReleaseKeys, k.Name) {
@@ -130,6 +132,21 @@ func (u *updater) keyring() ota.Keyring {
 		}
 	}
 	return ring
+}
+
+// now is the section of the configuration that counts.
+func (u *updater) now() Updates {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.conf
+}
+
+// adopt takes a section over; ca_file is read at a start alone.
+func (u *updater) adopt(c Updates) {
+	u.mu.Lock()
+	u.conf = c
+	u.mu.Unlock()
+	u.Reconsider()
 }
 
 // complain tells once of keys that cannot be read.
@@ -224,4 +241,18 @@ func (c Updates) limits() update.Limits {
 		return update.Limits{} // the configuration was checked
 	}
 	return update.Limits{Window: window, MaxBPS: rate, MaxBytes: most}
+}
+
+// takeOver makes the keys of another section those of this one that need no restart, and
+// names those that changed: what is asked for, or downloaded, from then on is held to them.
+func (c *Updates) takeOver(next Updates) (changed []string) {
+	next.CAFile = c.CAFile
+	is, was := reflect.ValueOf(next), reflect.ValueOf(*c)
+	for i := range is.NumField() {
+		if !reflect.DeepEqual(is.Field(i).Interface(), was.Field(i).Interface()) {
+			changed = append(changed, "updates."+is.Type().Field(i).Tag.Get("toml"))
+		}
+	}
+	*c = next
+	return changed
 }

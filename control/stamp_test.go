@@ -12,7 +12,7 @@ import (
 
 // What the name of a job's file says counts over what is in it, until it is written
 // anew; a file that says less goes.
-func TestStampedJobs(t *testing.T) {
+func TestStampedJobs_P182(t *testing.T) {
 	dir := t.TempDir()
 	open := func() (*journal, map[string]JobRecord) {
 		j, files, bad := openJournal(dir, 10)

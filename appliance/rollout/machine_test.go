@@ -173,7 +173,7 @@ func TestTakenBack(t *testing.T) {
 
 // The end of a step back is told when it has been made, not before; if the older version
 // does not load, that is what is told.
-func TestBackIsToldAtItsEnd(t *testing.T) {
+func TestBackIsToldAtItsEnd_P180(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, loads := range []bool{true, false} {
 			old, fresh := newRelease(13), newRelease(14)

@@ -87,9 +87,10 @@ func (b box) download(ctx context.Context, s rollout.Run) error {
 	if err != nil {
 		return err
 	}
+	lim := b.cfg.Limits()
 	f.Progress = func(done, total int64) { b.progress(sum, done, total) }
 	res, err := f.Fetch(ctx, fetch.Artifact{
-		URLs: p.Model.URLs, Index: x, MaxBPS: least(p.Rollout.MaxBPS, b.cfg.Limits.MaxBPS), MaxBytes: least(p.Rollout.MaxBytes, b.cfg.Limits.MaxBytes), Installed: b.installed(),
+		URLs: p.Model.URLs, Index: x, MaxBPS: least(p.Rollout.MaxBPS, lim.MaxBPS), MaxBytes: least(p.Rollout.MaxBytes, lim.MaxBytes), Installed: b.installed(),
 	})
 	if b.cfg.Bytes != nil {
 		b.cfg.Bytes(res.Network, res.Reused)
@@ -100,9 +101,6 @@ func (b box) download(ctx context.Context, s rollout.Run) error {
 // within ends a download when a window closes; it goes on when it opens.
 func (u *Updater) within(ctx context.Context, window ota.Window) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	if window == (ota.Window{}) && u.cfg.Limits.Window == (ota.Window{}) {
-		return ctx, func() { cancel(nil) }
-	}
 	go func() {
 		look := time.NewTicker(lookAtWindow)
 		defer look.Stop()
@@ -125,7 +123,7 @@ const lookAtWindow = 10 * time.Second
 
 // open says whether a download may run, by a document and by this device.
 func (u *Updater) open(window ota.Window, now time.Time) bool {
-	return window.Open(now) && u.cfg.Limits.Window.Open(now)
+	return window.Open(now) && u.cfg.Limits().Window.Open(now)
 }
 
 // installed are the files that may have blocks of another one.

@@ -75,6 +75,13 @@ func (u *Updater) think(ctx context.Context) {
 		}
 		u.receive()
 		next := u.ask(ctx)
+		u.mu.Lock()
+		look := u.look
+		u.look = false
+		u.mu.Unlock()
+		if look {
+			u.send(ctx, rollout.Look{})
+		}
 		u.tell()
 		timer.Reset(next)
 	}

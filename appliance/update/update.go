@@ -14,14 +14,14 @@ import (
 	"windhover/control/ota"
 )
 
-// Config is what an Updater needs. The fields from Report on may be nil.
+// Config is what an Updater needs. The fields from Limits on may be nil.
 type Config struct {
 	Judge  func() ota.Judge // with the keys of now; asked for each document
 	Store  rollout.Store    // its directory holds plans too
 	Fetch  *fetch.Fetcher   // of this Updater alone
 	Clock  func() ota.Clock // SystemClock
 	Device Device
-	Limits Limits // of this device, whatever a document says
+	Limits func() Limits // of this device now, whatever a document says; nil: none
 
 	Report func(control.Reported)        // what the fleet is told, whenever it changes
 	Event  func(control.Occurrence)      // model_ready, model_failed, rolled_back
@@ -56,6 +56,7 @@ type Updater struct {
 	files sync.Mutex // the directory of downloads
 
 	mu      sync.Mutex                         // guards what follows
+	look    bool                               // what could not be begun may begin now
 	inbox   map[string][]byte                  // documents that came, by target; empty: taken back
 	plans   map[ota.Digest]*plan               //
 	asking  map[ota.Digest]int                 // plans that the machine is being told of
@@ -76,6 +77,9 @@ type Updater struct {
 // Open reads what is remembered. Nothing is done before Run. The error is that of a
 // state that this program cannot read; it is left as it is.
 func Open(cfg Config) (*Updater, error) {
+	if cfg.Limits == nil {
+		cfg.Limits = func() Limits { return Limits{} }
+	}
 	if cfg.Report == nil {
 		cfg.Report = func(control.Reported) {}
 	}
@@ -119,6 +123,15 @@ func (u *Updater) State() rollout.State { return u.machine.State() }
 func (u *Updater) Manages(model string) bool {
 	m := u.machine.State().Models[model]
 	return m != nil && (m.Current != nil || m.Update != nil)
+}
+
+// Reconsider looks at once again at documents that did not count and downloads that
+// wait: keys or limits have changed.
+func (u *Updater) Reconsider() {
+	u.mu.Lock()
+	u.look = true
+	u.mu.Unlock()
+	u.ponder()
 }
 
 // send hands an event to the machine; false if it is not going to take it.

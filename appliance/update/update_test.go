@@ -367,7 +367,7 @@ func TestCommands(t *testing.T) {
 
 // A version that is installed beside the one that serves is chosen by its name, and what
 // is newer does not come back; one that is not installed is no choice.
-func TestActivateVersion(t *testing.T) {
+func TestActivateVersion_P180(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		list := []*release{newRelease(t, 1), newRelease(t, 2), newRelease(t, 3)}
 		r := start(t, newDisk(), newCDN(list...), nil)
@@ -401,7 +401,7 @@ func TestActivateVersion(t *testing.T) {
 
 // A model that somebody removed on the device stays away, over a restart too, until a
 // later document wants it.
-func TestRemovedStaysAway(t *testing.T) {
+func TestRemovedStaysAway_P181(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one := newRelease(t, 1)
 		disk, web := newDisk(), newCDN(one)

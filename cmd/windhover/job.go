@@ -37,6 +37,9 @@ func newJobConvert() *cobra.Command {
 		Header       string `json:"header,omitempty"`
 		MaxSeq       int    `json:"max_seq,omitempty"`
 		Bare         bool   `json:"bare,omitempty"`
+		Optimize     bool   `json:"optimize,omitempty"`
+		Mmproj       string `json:"mmproj,omitempty"`
+		Encrypt      bool   `json:"encrypt,omitempty"`
 		DeleteSource bool   `json:"delete_source,omitempty"`
 	}
 	cmd := &cobra.Command{
@@ -59,6 +62,9 @@ drops the result, which is then verified, tried and served like any other.`,
 	f.StringVar(&p.Header, "header", "", "auto, 41 or 45 (default: auto)")
 	f.IntVar(&p.MaxSeq, "max-seq", 0, "context in the header, tokens")
 	f.BoolVar(&p.Bare, "bare", false, "leave tokenizer and metadata out")
+	f.BoolVar(&p.Optimize, "optimize", false, "choose four-bit scales and codes for the smallest error, instead of rounding")
+	f.StringVar(&p.Mmproj, "mmproj", "", "file in the import directory with the vision tower of a GGUF model")
+	f.BoolVar(&p.Encrypt, "encrypt", false, "encrypt the result with the passphrase of the appliance")
 	f.BoolVar(&p.DeleteSource, "delete-source", false, "remove the source after success")
 	f.StringVar(&id, "id", "", "id of the job; the same id never runs twice (default: a new one)")
 	broker.add(cmd)

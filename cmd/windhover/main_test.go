@@ -43,7 +43,7 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata", UpdateScripts: *update, RequireExplicitExec: true, Setup: setupScript,
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"exits": scriptExits, "await": scriptAwait, "json": scriptJSON, "patch": scriptPatch,
+			"exits": scriptExits, "await": scriptAwait, "json": scriptJSON, "patch": scriptPatch, "publish": scriptPublish, "release": scriptRelease,
 		},
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -24,11 +25,19 @@ type installRequest struct {
 	MaxBPS   int64         `json:"max_bps,omitempty"`
 	MaxBytes int64         `json:"max_bytes,omitempty"`
 	Again    bool          `json:"again,omitempty"`
+	Health   *onTrial      `json:"health,omitempty"`
+}
+
+// onTrial is what of the health of a document an installation sets; the rest is the
+// appliance's.
+type onTrial struct {
+	ObserveS int `json:"observe_s"`
 }
 
 func newInstall() *cobra.Command {
 	var broker brokerFlags
 	var id, rate, most string
+	var observe time.Duration
 	p := installRequest{}
 	cmd := &cobra.Command{
 		Use:   "install RECORD --url URL",
@@ -52,6 +61,9 @@ with --broker any broker.`,
 			if p.MaxBytes, err = appliance.ParseSize(most); err != nil {
 				return usagef(cmd, "--max-bytes: %v", err)
 			}
+			if cmd.Flags().Changed("observe") {
+				p.Health = &onTrial{int(observe / time.Second)}
+			}
 			data, err := readDocument(a[0])
 			if err != nil {
 				return err
@@ -69,14 +81,16 @@ with --broker any broker.`,
 	f.StringVar(&p.Window, "window", "", "when to download, such as 02:00-05:00, by the clock of the appliance")
 	f.StringVar(&rate, "max-rate", "0", "bytes a second, such as 1M; 0: no limit")
 	f.StringVar(&most, "max-bytes", "0", "bytes over the network in all, such as 2G; 0: no limit")
+	f.DurationVar(&observe, "observe", 5*time.Minute, "how long the version is on trial")
 	f.BoolVar(&p.Again, "again", false, "although this version was tried and refused before")
 	f.StringVar(&id, "id", "", "id of the job; the same id never runs twice (default: a new one)")
 	broker.add(cmd)
 	return cmd
 }
 
-// newModelVerb is a verb that takes the name of a model.
-func newModelVerb(name, typ, short, long string) *cobra.Command {
+// newModelVerb is a verb that takes the name of a model; version, if it is not nil, a
+// version of it.
+func newModelVerb(name, typ, short, long string, version *string) *cobra.Command {
 	var broker brokerFlags
 	var id string
 	cmd := &cobra.Command{
@@ -84,9 +98,14 @@ func newModelVerb(name, typ, short, long string) *cobra.Command {
 		Example: "  windhover " + name + " qwen3-0.6b\n  windhover " + name + " qwen3-0.6b --broker mqtts://broker.example:8883 --device edge1",
 		Args:    args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, a []string) error {
-			return runModelJob(cmd, &broker, typ, id, struct {
-				Model string `json:"model"`
-			}{a[0]})
+			p := struct {
+				Model   string `json:"model"`
+				Version string `json:"version,omitempty"`
+			}{Model: a[0]}
+			if version != nil {
+				p.Version = *version
+			}
+			return runModelJob(cmd, &broker, typ, id, p)
 		},
 	}
 	cmd.Flags().StringVar(&id, "id", "", "id of the job; the same id never runs twice (default: a new one)")
@@ -95,17 +114,23 @@ func newModelVerb(name, typ, short, long string) *cobra.Command {
 }
 
 func newActivate() *cobra.Command {
-	return newModelVerb("activate", "model_activate", "Make a model the default one", `Makes a model that serves the default: the one that answers requests which name none.`)
+	var version string
+	cmd := newModelVerb("activate", "model_activate", "Make a model the default one", `Makes a model that serves the default: the one that answers requests which name none.
+With --version an older version that is still installed serves; what is newer is taken
+back, as by rollback.`, &version)
+	cmd.Flags().StringVar(&version, "version", "", "version that an update installed (default: the one that serves)")
+	return cmd
 }
 
 func newRollback() *cobra.Command {
 	return newModelVerb("rollback", "model_rollback", "Take a model back to the version before", `Lets the version before serve again. It works for models that came by an update; the
-version that is taken back is not installed again by the document that asks for it.`)
+version that is taken back is not installed again by the document that asks for it.`, nil)
 }
 
 func newRemove() *cobra.Command {
 	return newModelVerb("remove", "model_remove", "Take a model off an appliance", `Takes a model off the appliance: its versions are removed once their requests have
-ended. Of a model in the drop directory the file is removed.`)
+ended. Of a model in the drop directory the file is removed. One that a fleet wants stays
+away until a later document wants it.`, nil)
 }
 
 func newJobsCancel() *cobra.Command {

@@ -21,7 +21,8 @@ func newServe() *cobra.Command {
 		Long: `Serves every model in the drop directory and answers over MQTT, with the broker
 inside the daemon unless mqtt.url names another. Stops on SIGTERM after the
 requests in work; a second signal stops at once. SIGHUP reads the configuration again:
-drop.require_signature and paths.trust count at once, the log names what needs a restart.`,
+drop.require_signature, paths.trust and [updates] but for ca_file count at once, the log
+names what needs a restart.`,
 		Example: `  windhover serve
   WINDHOVER_PATHS_STATE=/srv/windhover windhover serve --config ""`,
 		Args: args(cobra.NoArgs),
