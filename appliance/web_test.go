@@ -72,7 +72,8 @@ func TestWebServes(t *testing.T) {
 			} `json:"prompt_tokens_details"`
 		}
 	}
-	for i, socket := range []bool{false, true} {
+	// What prompts have in common is known again to the client that asked, and to no other.
+	for i, socket := range []bool{false, true, false} {
 		code, body := b.ask(t, socket, "POST", "/v1/chat/completions", strings.NewReader(question))
 		if err := json.Unmarshal(body, &answer); err != nil || code != 200 {
 			t.Fatalf("socket %v: %d %s", socket, code, body)
@@ -80,7 +81,7 @@ func TestWebServes(t *testing.T) {
 		if c := answer.Choices[0]; c.Message.Content != testmodel.Answer || c.Finish != "stop" {
 			t.Errorf("socket %v: %s", socket, body)
 		}
-		if cached := answer.Usage.Details.Cached; (i > 0) != (cached > 0) || answer.Usage.Prompt == 0 {
+		if cached := answer.Usage.Details.Cached; (i == 2) != (cached > 0) || answer.Usage.Prompt == 0 {
 			t.Errorf("answer %d: usage %+v", i, answer.Usage)
 		}
 	}
