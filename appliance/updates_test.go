@@ -111,7 +111,6 @@ func (w *works) document(rev int64, m ota.Model, change func(*ota.Desired)) *ota
 // fleetEar hears what a box reports, and publishes for a fleet.
 type fleetEar struct {
 	*control.Monitor
-	mu   sync.Mutex
 	last control.Reported
 }
 
