@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"syscall"
+	"time"
 
 	"windhover/control"
 	"windhover/engine"
@@ -48,6 +49,8 @@ func coded(err error, otherwise control.Code) *control.Error {
 		out.Code = control.ContextOverflow
 	case errors.Is(err, engine.ErrRequest), errors.Is(err, engine.ErrPicture):
 		out.Code = control.BadRequest
+	case errors.Is(err, engine.ErrPicturesFull):
+		out.Code, out.RetryAfter = control.QueueFull, time.Second
 	case errors.Is(err, engine.ErrNoTokenizer):
 		out.Code = TokenizerMissing
 	case errors.Is(err, engine.ErrBusy), errors.Is(err, engine.ErrClosed):

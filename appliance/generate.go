@@ -26,6 +26,8 @@ func (b *backend) Generate(ctx context.Context, r *control.Request, emit func(co
 		return nil, coded(err, control.Internal)
 	}
 	defer release()
+	ctx, end := context.WithCancel(ctx)
+	defer end() // its pictures are let go
 	tokens, pictures, err := promptTokens(ctx, s, r, b.cfg.Paths.imports())
 	if err != nil {
 		return nil, coded(err, control.BadRequest)

@@ -18,7 +18,7 @@ import (
 // pictureReader reads the pictures of a conversation for the model that serves it.
 // Whatever is wrong with one is said with the place where it stands.
 type pictureReader struct {
-	ctx     context.Context // ended: no further one is read
+	ctx     context.Context // ended: no further one is read, and they are let go
 	s       *serving
 	imports string // directory of those that come by name
 	room    int    // tokens for the prompt; pictures that need more are not read
@@ -58,14 +58,14 @@ func (p *pictureReader) part(part *control.Part) (pic *engine.Picture, err error
 		if fps == 0 {
 			fps = control.DefaultFPS
 		}
-		return p.s.Video(len(part.Frames), fps, func(i int) (io.ReadCloser, error) { return p.open(part.Frames[i]) })
+		return p.s.Video(p.ctx, len(part.Frames), fps, func(i int) (io.ReadCloser, error) { return p.open(part.Frames[i]) })
 	}
 	r, err := p.open(part.Picture)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	return p.s.Picture(r)
+	return p.s.Picture(p.ctx, r)
 }
 
 // open opens the file of a picture, which lies in the request or in the directory.

@@ -233,3 +233,40 @@ func TestPicturesOfCancelledRequest(t *testing.T) {
 		t.Errorf("error %v, want canceled", err)
 	}
 }
+
+// The memory of pictures is that of all requests together. Those for whose there is
+// none are told to come again, and what is answered has let go of its own.
+func TestPicturesFillTheirMemory_P216(t *testing.T) {
+	s := serveSeeing(t)
+	six := func() *control.Request {
+		var parts []control.Part
+		for range 6 {
+			parts = append(parts, inline(picture(t, 128, 128)))
+		}
+		return asking(parts...)
+	}
+	ctx, answered := context.WithCancel(context.Background())
+	defer answered()
+	waiting := 0
+	var err error
+	for ; err == nil && waiting < 1000; waiting++ {
+		_, _, err = promptTokens(ctx, s, six(), "")
+	}
+	var full *control.Error
+	if !errors.As(err, &full) || full.Code != control.QueueFull || full.RetryAfter <= 0 || !strings.Contains(full.Message, "messages[0].content[") {
+		t.Fatalf("request %d: error %v, want queue_full that says where and when to come again", waiting, err)
+	}
+	b := startBox(t, nil)
+	b.drop(t, "vl.vqf", seeingModel(t))
+	b.ready(t, "vl")
+	sending, cancel := context.WithTimeout(context.Background(), waitFor)
+	defer cancel()
+	c := b.client(t, "you")
+	for i := range waiting + 1 {
+		r := six()
+		r.MaxTokens = 1
+		if _, err := c.Send(sending, r, nil); err != nil {
+			t.Fatalf("request %d, one after the other: %v", i, err)
+		}
+	}
+}

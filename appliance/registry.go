@@ -35,8 +35,8 @@ type servable interface {
 	Tokenizer() *tokenizer.Tokenizer
 	Template() *tokenizer.Template
 	Steps() uint64
-	Picture(r io.Reader) (*engine.Picture, error)
-	Video(n int, rate float64, open func(i int) (io.ReadCloser, error)) (*engine.Picture, error)
+	Picture(ctx context.Context, r io.Reader) (*engine.Picture, error)
+	Video(ctx context.Context, n int, rate float64, open func(i int) (io.ReadCloser, error)) (*engine.Picture, error)
 	Place(prompt string, pictures []*engine.Picture) (string, error)
 	Generate(ctx context.Context, req engine.Request, on func(engine.Event) error) (*engine.Result, error)
 	Rebase(other *os.File) error

@@ -43,7 +43,10 @@ func (m *Model) start(ctx context.Context, c *scene, r *run) error {
 	if err != nil {
 		return fmt.Errorf("engine: picture at position %d: %w", r.at, err)
 	}
-	c.fresh[r.picture] = true
+	if !c.fresh[r.picture] {
+		c.fresh[r.picture] = true
+		c.computed.Add(1)
+	}
 	m.sight.at = &underway{e, r.picture, c, ctx}
 	return nil
 }
@@ -83,7 +86,11 @@ func (m *Model) showing(ctx context.Context, tokens []int32, pictures []*Picture
 
 // look computes the pictures that an evaluation needs for n positions from pos.
 func (m *Model) look(c *scene, pos, n int) error {
-	for c != nil {
+	if c == nil {
+		return nil
+	}
+	defer func() { m.sight.at = nil }() // also of one that panics
+	for {
 		r := m.lacking(c, pos, n)
 		if r == nil {
 			return nil
@@ -97,7 +104,6 @@ func (m *Model) look(c *scene, pos, n int) error {
 			}
 		}
 	}
-	return nil
 }
 
 // sees cuts n positions of a request, from pos, to those in front of a picture that
@@ -115,17 +121,26 @@ func (s *scheduler) sees(g *generation, pos, n int) int {
 
 // see has the tower compute a part of a picture, on the scheduler's goroutine, if a
 // request waits for one: the one under way, else that of the first in line. What
-// others are told goes on in between.
+// others are told goes on in between. Whatever fails, a panic too, is the error of the
+// request whose picture it is, and of none beside it.
 func (s *scheduler) see() {
 	sight := s.m.sight
 	if sight == nil || sight.at == nil && len(s.blind) == 0 {
 		return
 	}
+	var c *scene // whose picture is in hand
+	defer func() {
+		if r := recover(); r != nil {
+			sight.at = nil
+			s.blinded(c, recoveredError(r))
+		}
+	}()
 	if sight.at == nil {
 		g := s.firstBlind()
 		if g == nil {
 			return
 		}
+		c = g.scene
 		if len(s.spans) > 0 && s.inSight(g) > sight.kept.budget {
 			return // until those have read theirs
 		}
@@ -134,11 +149,11 @@ func (s *scheduler) see() {
 			return // another's was the same
 		}
 		if err := s.m.start(g.leaving, g.scene, r); err != nil {
-			s.blinded(g.scene, err)
+			s.blinded(c, err)
 			return
 		}
 	}
-	c := sight.at.scene
+	c = sight.at.scene
 	if err := s.m.advance(); err != nil && !errors.Is(err, errStopped) {
 		s.blinded(c, err)
 	}
@@ -205,5 +220,5 @@ func (g *generation) picturesKnown() int {
 	if g.scene == nil {
 		return 0
 	}
-	return len(g.req.Pictures) - len(g.scene.fresh)
+	return len(g.req.Pictures) - int(g.scene.computed.Load())
 }

@@ -28,6 +28,9 @@ var (
 	// ErrPicture: not a picture, one that is too large, small or elongated, or not
 	// the pictures that the prompt has places for.
 	ErrPicture = errors.New("engine: picture")
+	// ErrPicturesFull: the pictures of requests that wait fill the memory that there
+	// is for them; there is room again when some are answered.
+	ErrPicturesFull = errors.New("engine: pictures of requests that wait")
 	// ErrNumeric: the model produced logits that are not numbers.
 	ErrNumeric = errors.New("engine: logits are not finite")
 )

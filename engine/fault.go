@@ -38,3 +38,14 @@ func faultError(err *error, recovered any) {
 		panic(r)
 	}
 }
+
+// recoveredError is faultError for who answers for any other panic as well.
+func recoveredError(recovered any) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("engine: internal error: %v", r)
+		}
+	}()
+	faultError(&err, recovered)
+	return err
+}

@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -42,30 +43,38 @@ type Sight struct {
 
 // Picture reads a PNG, JPEG, GIF (its first frame), WebP or BMP file. Size and
 // shape are held to the limits of [Sight] before memory is spent, and one picture
-// is decoded at a time. Errors: [ErrPicture], [ErrUnsupported] for a model
-// without a vision tower, the reader's.
-func (m *Model) Picture(r io.Reader) (*Picture, error) {
+// is decoded at a time. The end of ctx ends the wait for others and the decoding, and
+// what the picture takes counts as memory until then: give that of the request. Errors: [ErrPicture], [ErrPicturesFull],
+// [ErrUnsupported] for a model without a vision tower, the reader's, the context's.
+func (m *Model) Picture(ctx context.Context, r io.Reader) (*Picture, error) {
 	s, err := m.see()
 	if err != nil {
 		return nil, err
 	}
-	s.decoding.Lock()
-	defer s.decoding.Unlock()
-	img, err := s.decode(r)
-	if err != nil {
-		return nil, err
-	}
-	patches, err := s.cfg.Still(img)
-	if err != nil {
-		return nil, pictureError(err)
-	}
-	return &Picture{patches: patches, key: patches.Key()}, nil
+	var pic *Picture
+	err = s.alone(ctx, func() error {
+		img, err := vision.Decode(ctx, r, s.limits)
+		if err != nil {
+			return err
+		}
+		patches, err := s.cfg.Still(img)
+		if err == nil {
+			err = s.held.take(ctx, patches.Bytes())
+		}
+		if err != nil {
+			return err
+		}
+		pic = &Picture{patches: patches, key: patches.Key()}
+		return nil
+	})
+	return pic, pictureError(err)
 }
 
 // Video reads frames of a video of n pictures at rate pictures a second: two a
 // second, but at least 4 and at most 768 in all, as far as there are so many. open
-// gives picture i. Errors are those of [Model.Picture].
-func (m *Model) Video(n int, rate float64, open func(i int) (io.ReadCloser, error)) (*Picture, error) {
+// gives picture i; others have their pictures decoded between two of them. Errors
+// are those of [Model.Picture].
+func (m *Model) Video(ctx context.Context, n int, rate float64, open func(i int) (io.ReadCloser, error)) (*Picture, error) {
 	s, err := m.see()
 	if err != nil {
 		return nil, err
@@ -74,34 +83,52 @@ func (m *Model) Video(n int, rate float64, open func(i int) (io.ReadCloser, erro
 	if err != nil {
 		return nil, pictureError(err)
 	}
-	s.decoding.Lock()
-	defer s.decoding.Unlock()
-	patches, err := s.cfg.Frames(len(chosen), func(i int) (*vision.Image, error) {
-		img, err := s.frame(chosen[i], open)
+	film := s.cfg.Film(len(chosen))
+	for _, i := range chosen {
+		err := s.alone(ctx, func() error {
+			img, err := s.frame(ctx, i, open)
+			if err != nil {
+				return err
+			}
+			n, err := film.Add(img)
+			if err != nil {
+				return err
+			}
+			return s.held.take(ctx, n)
+		})
 		if err != nil {
-			return nil, fmt.Errorf("frame %d: %w", chosen[i], err)
+			return nil, pictureError(fmt.Errorf("frame %d: %w", i, err))
 		}
-		return img, nil
-	})
+	}
+	patches, err := film.Patches()
 	if err != nil {
 		return nil, pictureError(err)
 	}
 	return &Picture{patches: patches, times: s.cfg.Times(chosen, rate), key: patches.Key()}, nil
 }
 
+// alone runs do when nobody else decodes.
+func (s *sight) alone(ctx context.Context, do func() error) error {
+	select {
+	case s.decoding <- struct{}{}:
+	case <-ctx.Done():
+		return fmt.Errorf("engine: picture: %w", ctx.Err())
+	}
+	defer func() { <-s.decoding }()
+	if ctx.Err() != nil {
+		return fmt.Errorf("engine: picture: %w", ctx.Err())
+	}
+	return do()
+}
+
 // frame reads picture i of a video.
-func (s *sight) frame(i int, open func(i int) (io.ReadCloser, error)) (img *vision.Image, err error) {
+func (s *sight) frame(ctx context.Context, i int, open func(i int) (io.ReadCloser, error)) (img *vision.Image, err error) {
 	r, err := open(i)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	return s.decode(r)
-}
-
-func (s *sight) decode(r io.Reader) (*vision.Image, error) {
-	img, err := vision.Decode(r, s.limits)
-	return img, pictureError(err)
+	return vision.Decode(ctx, r, s.limits)
 }
 
 // pictureError marks what is wrong with a picture.

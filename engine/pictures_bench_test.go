@@ -23,7 +23,7 @@ func BenchmarkPicture(b *testing.B) {
 		b.Skip("WINDHOVER_SEEING names no model")
 	}
 	m := load(b, path, Options{Threads: 1, Context: 1024, NoTokenizer: true})
-	pic, err := m.Picture(bytes.NewReader(noisePNG(b, 512, 512, 1)))
+	pic, err := m.Picture(context.Background(), bytes.NewReader(noisePNG(b, 512, 512, 1)))
 	if err != nil {
 		b.Fatal(err)
 	}

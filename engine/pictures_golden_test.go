@@ -70,14 +70,14 @@ func (p *seenPrompt) pictures(t testing.TB, m *Model, dir string) []*Picture {
 	t.Helper()
 	var list []*Picture
 	for _, name := range p.Images {
-		pic, err := m.Picture(strings.NewReader(string(readFile(t, filepath.Join(dir, "images", name+".png")))))
+		pic, err := m.Picture(context.Background(), strings.NewReader(string(readFile(t, filepath.Join(dir, "images", name+".png")))))
 		if err != nil {
 			t.Fatal(err)
 		}
 		list = append(list, pic)
 	}
 	if len(p.Frames) > 0 {
-		pic, err := m.Video(len(p.Frames), p.FPS, func(i int) (io.ReadCloser, error) { return os.Open(filepath.Join(dir, p.Frames[i])) })
+		pic, err := m.Video(context.Background(), len(p.Frames), p.FPS, func(i int) (io.ReadCloser, error) { return os.Open(filepath.Join(dir, p.Frames[i])) })
 		if err != nil {
 			t.Fatal(err)
 		}

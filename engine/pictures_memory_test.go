@@ -57,7 +57,7 @@ func TestPicturesWithinMemory(t *testing.T) {
 	binary.BigEndian.PutUint32(large[16:], 4096)
 	binary.BigEndian.PutUint32(large[20:], uint32(s.FilePixels/4096+1))
 	binary.BigEndian.PutUint32(large[29:], crc32.ChecksumIEEE(large[12:29]))
-	if _, err := m.Picture(bytes.NewReader(large)); !errors.Is(err, ErrPicture) || !strings.Contains(err.Error(), fmt.Sprint(s.FilePixels)) {
+	if _, err := m.Picture(context.Background(), bytes.NewReader(large)); !errors.Is(err, ErrPicture) || !strings.Contains(err.Error(), fmt.Sprint(s.FilePixels)) {
 		t.Errorf("a picture of more than %d pixels: error %v, want ErrPicture that says so", s.FilePixels, err)
 	}
 	if p := still(t, m, 256, 256, 1); int64(p.Places())*testmodel.PlaceSide*testmodel.PlaceSide > s.MaxPixels {

@@ -9,31 +9,43 @@ import (
 	"windhover/vqf"
 )
 
-// Pictures cost memory while they are decoded and while the tower computes them,
-// by their pixels. They may have a part of what the limit leaves beside the
-// weights; where that is little they are taken smaller. The rest is the context's.
+// Pictures cost memory while they are decoded, while requests hold them and while the
+// tower computes them, by their pixels. They may have a part of what the limit leaves
+// beside the weights; where that is little they are taken smaller. The rest is the
+// context's. What they cost in time is bounded by mostAttention.
 const (
-	pictureSteps = 9        // each halves the pixels after resizing, every other one those of files
-	pictureShare = 4        // the part of the memory is one of so many
-	mostFile     = 32 << 20 // pixels of a file in the first step; in the last one 2 million
-	keptLimit    = 64 << 20 // bytes of embeddings that are kept, and
-	keptPictures = 4        // at most as many as so many of the largest pictures have
-	videoShare   = 2        // frames of a video have so many pixels in all: the tower computes two at once
+	pictureSteps = 9         // each halves the pixels after resizing, every other one those of files
+	pictureShare = 4         // the part of the memory is one of so many
+	mostFile     = 32 << 20  // pixels of a file in the first step; in the last one 2 million
+	keptLimit    = 64 << 20  // bytes of embeddings that are kept, and
+	keptPictures = 4         // at most as many as so many of the largest pictures have
+	heldLimit    = 128 << 20 // bytes of pictures that requests hold, if there is a use for so many
+	heldContexts = 8         // at most those of so many contexts full of videos
+	videoShare   = 2         // frames of a video have so many pixels in all: the tower computes two at once
 )
+
+// mostAttention bounds what attention costs for a picture, or for the frames of a video
+// together, in multiply-adds of all blocks. It grows with the square of the pixels of a
+// frame, and would take hours where all else takes minutes. The tower of 2B looks at 1.7
+// million pixels at most for it, for one or two minutes on two cores of 2023, where its
+// own limit is 16.8 million.
+const mostAttention = 2 << 40
 
 // pictureNeed is what pictures may cost. The zero value is that of a model without
 // a tower.
 type pictureNeed struct {
-	image  int64 // pixels of a picture after resizing, at most
-	video  int64 // of all frames of a video
-	limits vision.Limits
-	kept   int64 // bytes of embeddings that are kept
-	bytes  int64 // decoding, encoding and what is kept
+	image    int64 // pixels of a picture after resizing, at most
+	video    int64 // of all frames of a video
+	attended int64 // see vision.Config
+	limits   vision.Limits
+	kept     int64 // bytes of embeddings that are kept
+	held     int64 // bytes of resized pictures, of all requests together
+	bytes    int64 // decoding, encoding, what is kept and what is held
 }
 
 // lower holds a model's budgets to the need.
 func (n *pictureNeed) lower(c vision.Config) vision.Config {
-	c.Image.Max, c.Video.Max = n.image, n.video
+	c.Image.Max, c.Video.Max, c.Attended = n.image, n.video, n.attended
 	return c
 }
 
@@ -61,14 +73,18 @@ func pictureCostOf(f *vqf.File, opt Options, workers int) (pictureCost, error) {
 func (p *pictureCost) step(i, context int) pictureNeed {
 	c := p.tower.Config()
 	side := int64(c.Patch * c.Merge)
-	pixels := min(c.Image.Max>>i, int64(context)/2*side*side)
-	n := pictureNeed{image: max(pixels, c.Image.Min), video: max(min(c.Video.Max, videoShare*pixels), c.Video.Min)}
+	pixels, attended := min(c.Image.Max>>i, int64(context)/2*side*side), p.tower.Attends(mostAttention)
+	n := pictureNeed{image: max(min(pixels, attended), c.Image.Min), video: max(min(c.Video.Max, videoShare*pixels), c.Video.Min), attended: attended}
+	// A request may have what fills its context; frames of a video share places.
+	const colours = 3
+	n.held = min(heldLimit>>i, heldContexts*colours*int64(c.Temporal)*int64(context)*side*side)
+	n.held = max(n.held, colours*(n.image+n.video))
 	file := int64(mostFile) >> (i / 2)
 	n.limits = vision.Limits{Bytes: file, Pixels: file}
 	// Two frames of a video are computed at once.
-	encode, results := p.tower.Cost(max(n.image, n.video/videoShare), p.workers)
+	encode, results := p.tower.Cost(max(n.image, min(n.video/videoShare, attended)), p.workers)
 	n.kept = min(keptLimit, keptPictures*results)
-	n.bytes = n.limits.Memory() + 3*(n.image+n.video) + encode + n.kept
+	n.bytes = n.limits.Memory() + colours*max(n.image, n.video) + encode + n.kept + n.held
 	return n
 }
 

@@ -49,7 +49,7 @@ func seeing(t testing.TB, opt Options) *Model {
 
 func still(t testing.TB, m *Model, w, h int, seed uint64) *Picture {
 	t.Helper()
-	p, err := m.Picture(bytes.NewReader(noisePNG(t, w, h, seed)))
+	p, err := m.Picture(context.Background(), bytes.NewReader(noisePNG(t, w, h, seed)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func still(t testing.TB, m *Model, w, h int, seed uint64) *Picture {
 
 func film(t testing.TB, m *Model, n, w, h int, seed uint64) *Picture {
 	t.Helper()
-	p, err := m.Video(n, 2, func(i int) (io.ReadCloser, error) {
+	p, err := m.Video(context.Background(), n, 2, func(i int) (io.ReadCloser, error) {
 		return io.NopCloser(bytes.NewReader(noisePNG(t, w, h, seed+uint64(i)))), nil
 	})
 	if err != nil {
@@ -241,7 +241,7 @@ func TestPicturesRefused(t *testing.T) {
 		"empty": {}, "text": []byte("not a picture at all"), "1 x 1": noisePNG(t, 1, 1, 1), "elongated": noisePNG(t, 2000, 4, 1),
 		"truncated": noisePNG(t, 64, 64, 1)[:200],
 	} {
-		if _, err := m.Picture(bytes.NewReader(file)); !errors.Is(err, ErrPicture) || strings.Contains(err.Error(), "\n") {
+		if _, err := m.Picture(context.Background(), bytes.NewReader(file)); !errors.Is(err, ErrPicture) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: error %v, want ErrPicture on a line", name, err)
 		}
 	}
@@ -249,7 +249,7 @@ func TestPicturesRefused(t *testing.T) {
 		t.Errorf("two marks for a picture: error %v", err)
 	}
 	blind := load(t, testmodel.Write(t, testmodel.Config{}), Options{Threads: 1})
-	if _, err := blind.Picture(bytes.NewReader(noisePNG(t, 64, 64, 1))); !errors.Is(err, ErrUnsupported) {
+	if _, err := blind.Picture(context.Background(), bytes.NewReader(noisePNG(t, 64, 64, 1))); !errors.Is(err, ErrUnsupported) {
 		t.Errorf("a model without a tower: error %v, want ErrUnsupported", err)
 	}
 	if blind.Info().Sight != nil {
@@ -344,7 +344,7 @@ func gradient(t *testing.T, m *Model, w, h int) *Picture {
 	if err := png.Encode(&b, img); err != nil {
 		t.Fatal(err)
 	}
-	p, err := m.Picture(&b)
+	p, err := m.Picture(context.Background(), &b)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"sync/atomic"
 
 	"windhover/engine/vision"
 	"windhover/kernels"
@@ -26,6 +27,8 @@ type scene struct {
 	// tower had to compute.
 	made  map[*Picture]*vision.Embedding
 	fresh map[*Picture]bool
+
+	computed atomic.Int32 // how many fresh has, for who is told
 }
 
 // run is the places of a picture, or of a frame of a video, in a prompt.

@@ -27,7 +27,8 @@ type sight struct {
 	end    int32
 	mem    []byte // the tower of an encrypted file; nil: the mapping has it
 
-	decoding sync.Mutex // one picture is decoded at a time: memory is counted for one
+	decoding chan struct{} // capacity 1: one picture is decoded at a time, memory is counted for one
+	held     heldPictures
 
 	// begin is the tower's Begin; tests count. The goroutine that computes uses it
 	// and what follows.
@@ -48,6 +49,7 @@ func openSight(f *vqf.File, opt Options, need Need, stamp vqf.Stamp, workers int
 		ids:   vision.PlaceIDs{Image: int32(a.ImageTokenID), Video: int32(a.VideoTokenID)},
 		start: int32(a.VisionStartID), end: int32(a.VisionEndID),
 		limits: need.pictures.limits, kept: embeddings{budget: need.pictures.kept},
+		decoding: make(chan struct{}, 1), held: heldPictures{budget: need.pictures.held},
 	}
 	o := vision.Options{Reference: opt.reference()}
 	if f.Flags()&vqf.FlagEnc != 0 {

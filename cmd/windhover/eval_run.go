@@ -39,7 +39,7 @@ func (f *evalFlags) evaluate(cmd *cobra.Command, m *engine.Model) error {
 	if err != nil {
 		return err
 	}
-	pictures, err := f.pictures.load(m)
+	pictures, err := f.pictures.load(cmd.Context(), m)
 	if err != nil {
 		return err
 	}

@@ -83,7 +83,7 @@ type infoVision struct {
 
 func (v *infoVision) String() string {
 	area := int64(v.TokenSide) * int64(v.TokenSide)
-	return fmt.Sprintf("resized to %d to %d pixels, %d to %d tokens (less where memory or context are short); a tower of %d blocks of %d, %s",
+	return fmt.Sprintf("resized to %d to %d pixels, %d to %d tokens (less where memory, context or time are short); a tower of %d blocks of %d, %s",
 		v.MinPixels, v.MaxPixels, v.MinPixels/area, v.MaxPixels/area, v.Blocks, v.Width, mib(int64(v.Bytes)))
 }
 

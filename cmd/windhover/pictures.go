@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -40,13 +41,13 @@ func (p *pictureFlags) check(cmd *cobra.Command) error {
 }
 
 // load reads the pictures for a model, then the videos.
-func (p *pictureFlags) load(m *engine.Model) ([]*engine.Picture, error) {
+func (p *pictureFlags) load(ctx context.Context, m *engine.Model) ([]*engine.Picture, error) {
 	if p.given() && m.Info().Sight == nil {
 		return nil, control.Errorf(control.Unsupported, "%s has no vision tower: it takes text only, leave --image and --video out", m.Info().Path)
 	}
 	var list []*engine.Picture
 	for _, path := range p.images {
-		pic, err := loadPicture(m, path)
+		pic, err := loadPicture(ctx, m, path)
 		if err != nil {
 			return nil, err
 		}
@@ -57,7 +58,7 @@ func (p *pictureFlags) load(m *engine.Model) ([]*engine.Picture, error) {
 		if err != nil {
 			return nil, err
 		}
-		pic, err := m.Video(len(files), p.fps, func(i int) (io.ReadCloser, error) { return os.Open(files[i]) })
+		pic, err := m.Video(ctx, len(files), p.fps, func(i int) (io.ReadCloser, error) { return os.Open(files[i]) })
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", video, err)
 		}
@@ -66,13 +67,13 @@ func (p *pictureFlags) load(m *engine.Model) ([]*engine.Picture, error) {
 	return list, nil
 }
 
-func loadPicture(m *engine.Model, path string) (pic *engine.Picture, err error) {
+func loadPicture(ctx context.Context, m *engine.Model, path string) (pic *engine.Picture, err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	if pic, err = m.Picture(f); err != nil {
+	if pic, err = m.Picture(ctx, f); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return pic, nil

@@ -73,8 +73,10 @@ func chatWith(cmd *cobra.Command, m *engine.Model, flags *sampling, pictures *pi
 		}
 		return errors.New("the model " + reason + ": --raw continues a text without one")
 	}
+	c.show(cmd.Context())
+	defer func() { c.forget() }()
 	var err error
-	if c.shown, err = pictures.load(m); err != nil {
+	if c.shown, err = pictures.load(c.shows, m); err != nil {
 		return err
 	}
 	if len(prompts) == 0 {

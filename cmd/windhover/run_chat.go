@@ -34,7 +34,17 @@ type conversation struct {
 	system  string
 	history []turn
 	shown   []*engine.Picture // with the next question
+	shows   context.Context   // that of the pictures: they are let go when it ends
+	forget  func()            // ends it; nil: not begun
 	screen  *screen
+}
+
+// show begins to take pictures; those taken before are let go.
+func (c *conversation) show(ctx context.Context) {
+	if c.forget != nil {
+		c.forget()
+	}
+	c.shows, c.forget = context.WithCancel(ctx)
 }
 
 // turn is a message with its pictures.
@@ -173,11 +183,12 @@ func (c *conversation) answer(signals <-chan os.Signal, text string) error {
 		return nil
 	case "/clear":
 		c.history, c.shown = nil, nil
+		c.show(context.Background())
 		c.screen.note("the conversation is forgotten")
 		return nil
 	}
 	if path, ok := strings.CutPrefix(text, "/image "); ok {
-		pic, err := loadPicture(c.m, strings.TrimSpace(path))
+		pic, err := loadPicture(c.shows, c.m, strings.TrimSpace(path))
 		if err != nil {
 			c.screen.note("%s", oneLine(err))
 			return nil

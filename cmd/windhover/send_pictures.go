@@ -81,7 +81,7 @@ func pictureFor(cmd *cobra.Command, path string, n int) ([]byte, error) {
 	if err != nil || len(data) <= n {
 		return data, err
 	}
-	img, err := vision.Decode(bytes.NewReader(data), limits)
+	img, err := vision.Decode(cmd.Context(), bytes.NewReader(data), limits)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}

@@ -16,6 +16,10 @@ type Config struct {
 	Temporal int // frames of a patch
 	Image    Pixels
 	Video    Pixels
+	// Attended is how many pixels a picture has whose attention, which grows with
+	// their square, costs as much as is to be spent; the frames of a video together
+	// get as much. 0 is no limit. [Tower.Attends] tells.
+	Attended int64
 }
 
 // Pixels is a budget, after resizing: width times height of a picture, and

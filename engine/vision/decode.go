@@ -4,12 +4,15 @@ package vision
 
 import (
 	"bytes"
+	"context"
+	"encoding/binary"
 	"fmt"
 	"image"
 	"image/gif"
 	"image/jpeg"
 	"image/png"
 	"io"
+	"math"
 
 	"golang.org/x/image/bmp"
 	"golang.org/x/image/webp"
@@ -95,11 +98,16 @@ func (f *format) matches(data []byte) bool {
 
 // Decode reads a PNG, JPEG, GIF (its first frame), WebP (a still) or BMP file,
 // turns it as its EXIF orientation says, and lays what is transparent over
-// white. Size and shape are held to the limits by the file's header, before
-// the decoder runs. Errors are [ErrFormat], [ErrSize] or the reader's.
-func Decode(r io.Reader, l Limits) (*Image, error) {
+// white. Size and shape are held to the limits by the file's header, and to what
+// its length has room for, before the decoder runs. The end of ctx ends it, within
+// what a decoder makes of a few bytes; a lossy WebP's gets all of them at once.
+// Errors are [ErrFormat], [ErrSize], the reader's or the context's.
+func Decode(ctx context.Context, r io.Reader, l Limits) (*Image, error) {
 	l = l.fill()
-	data, err := io.ReadAll(io.LimitReader(r, l.Bytes+1))
+	data, err := io.ReadAll(io.LimitReader(&sips{ctx: ctx, r: r, n: math.MaxInt}, l.Bytes+1))
+	if ctx.Err() != nil {
+		return nil, stopped(ctx)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("vision: read a picture: %w", err)
 	}
@@ -108,13 +116,36 @@ func Decode(r io.Reader, l Limits) (*Image, error) {
 	}
 	for i := range formats {
 		if f := &formats[i]; f.matches(data) {
-			return f.read(data, l)
+			return f.read(ctx, data, l)
 		}
 	}
 	return nil, fmt.Errorf("vision: %d bytes begin like none of PNG, JPEG, GIF, WebP and BMP: %w", len(data), ErrFormat)
 }
 
-func (f *format) read(data []byte, l Limits) (img *Image, err error) {
+// sips reads a few bytes at a time, as long as the context lasts.
+type sips struct {
+	ctx context.Context
+	r   io.Reader
+	n   int // bytes at a time
+}
+
+// sip is how many bytes a decoder gets between two looks at the context: the scan of
+// a progressive JPEG may go over all of a picture in as many.
+const sip = 64
+
+func (s *sips) Read(p []byte) (int, error) {
+	if err := s.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return s.r.Read(p[:min(len(p), s.n)])
+}
+
+// stopped is the error of a context that has ended.
+func stopped(ctx context.Context) error {
+	return fmt.Errorf("vision: read a picture: %w", ctx.Err())
+}
+
+func (f *format) read(ctx context.Context, data []byte, l Limits) (img *Image, err error) {
 	// The decoders are not ours, and each has had panics on made-up files.
 	defer func() {
 		if r := recover(); r != nil {
@@ -136,7 +167,13 @@ func (f *format) read(data []byte, l Limits) (img *Image, err error) {
 	if f.name == "webp" && animated(data) {
 		return nil, fmt.Errorf("vision: webp: animated, only stills are read: %w", ErrFormat)
 	}
-	m, err := f.decode(bytes.NewReader(data))
+	if err := checkHeld(f.name, data, c.Width, c.Height); err != nil {
+		return nil, err
+	}
+	m, err := f.decode(&sips{ctx: ctx, r: bytes.NewReader(data), n: sip})
+	if ctx.Err() != nil {
+		return nil, stopped(ctx)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("vision: %s of %d x %d pixels, %d bytes: %v: %w", f.name, c.Width, c.Height, len(data), err, ErrFormat)
 	}
@@ -161,15 +198,38 @@ func checkSize(what string, w, h int, pixels int64) error {
 	return nil
 }
 
-// maxScans bounds the scans of a progressive JPEG. Each may go over all of the
-// picture for a few bytes of file; what programs write has about ten.
-const maxScans = 64
+// maxScans bounds the scans of a progressive JPEG. Each goes over all of the picture,
+// in some bytes of file if it has nothing to say. What programs write has about ten,
+// and 18 in four colours.
+const maxScans = 24
 
-// checkScans counts the scans of a JPEG. In compressed data 0xff is followed by
-// 0, so that the marker cannot be met there.
+// checkScans counts the scans of a JPEG, from marker to marker as decoders go. What
+// is behind its end, such as the film of a moving photograph, is none of it.
 func checkScans(data []byte) error {
-	if n := bytes.Count(data, []byte{0xff, 0xda}); n > maxScans {
-		return fmt.Errorf("vision: jpeg: %d scans, the most is %d: %w", n, maxScans, ErrSize)
+	const scan, end = 0xda, 0xd9
+	n := 0
+	for p := 2; ; {
+		next := bytes.IndexByte(data[min(p, len(data)):], 0xff)
+		if next < 0 || p+next+4 > len(data) {
+			break
+		}
+		p += next
+		switch marker := data[p+1]; {
+		case marker == 0xff: // filling
+			p++
+		case marker < 2 || marker >= 0xd0 && marker <= 0xd8: // alone, or 0xff in compressed data
+			p += 2
+		case marker == end:
+			return nil
+		default:
+			if marker == scan {
+				n++
+			}
+			p += 2 + int(binary.BigEndian.Uint16(data[p+2:]))
+		}
+		if n > maxScans {
+			return fmt.Errorf("vision: jpeg: more than %d scans: %w", maxScans, ErrSize)
+		}
 	}
 	return nil
 }

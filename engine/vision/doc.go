@@ -5,7 +5,7 @@
 // layers (DeepStack), and the positions of a prompt's tokens on three axes.
 //
 // [Decode] makes pixels of a file, within limits that hold before memory is
-// spent. [Config.Still] and [Config.Frames] resize them and give [Patches].
+// spent. [Config.Still] and [Config.Film] resize them and give [Patches].
 // [Open] binds the tower in a VQF file, [Tower.Encode] runs it. [Positions]
 // places text and pictures.
 //

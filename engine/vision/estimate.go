@@ -3,6 +3,7 @@
 package vision
 
 import (
+	"math"
 	"strings"
 
 	"windhover/kernels"
@@ -53,6 +54,13 @@ func (t *Tower) Cost(pixels int64, workers int) (encode, results int64) {
 	places := int((pixels + place - 1) / place)
 	g := Grid{1, t.cfg.Merge, places * t.cfg.Merge}
 	return t.Estimate(g, workers), t.results(g)
+}
+
+// Attends is the most pixels of a frame, after resizing, whose attention takes no
+// more than so many multiply-adds in all blocks.
+func (t *Tower) Attends(most int64) int64 {
+	patches := int64(math.Sqrt(float64(most) / float64(max(t.depth*attendCost(1, 1, t.s.dim), 1))))
+	return patches * int64(t.cfg.Patch) * int64(t.cfg.Patch)
 }
 
 // results is what the embedding of a picture takes.

@@ -4,6 +4,7 @@ package vision
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -85,7 +86,7 @@ func decodeFile(t testing.TB, path string) *Image {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := Decode(bytes.NewReader(data), Limits{})
+	m, err := Decode(context.Background(), bytes.NewReader(data), Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +165,13 @@ func videoFrames(t testing.TB) []*Image {
 
 // framesOf is a video of frames that are there.
 func framesOf(c *Config, frames []*Image) (*Patches, error) {
-	return c.Frames(len(frames), func(i int) (*Image, error) { return frames[i], nil })
+	film := c.Film(len(frames))
+	for _, m := range frames {
+		if _, err := film.Add(m); err != nil {
+			return nil, err
+		}
+	}
+	return film.Patches()
 }
 
 // Pixel values and their order are the reference's, bit for bit.

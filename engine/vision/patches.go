@@ -29,38 +29,60 @@ func (c *Config) Still(m *Image) (*Patches, error) {
 	return &Patches{Grid{1, h / c.Patch, w / c.Patch}, *c, [][]uint8{m.resized(w, h).Pix}}, nil
 }
 
-// Frames resizes n frames of a video, all of one size, one after the other, so
-// that next may make each when it is asked for. The last one is repeated until the
-// tower's frames are full. The error is [ErrSize], or next's.
-func (c *Config) Frames(n int, next func(i int) (*Image, error)) (*Patches, error) {
-	if n < 1 {
+// Film takes the frames of a video one after the other.
+type Film struct {
+	cfg           *Config
+	n             int // frames there are to be
+	width, height int // of the first one
+	p             *Patches
+}
+
+// Film begins with a video of n frames.
+func (c *Config) Film(n int) *Film { return &Film{cfg: c, n: n} }
+
+// Add resizes a frame, which must have the size of the first one, and tells what the
+// result takes in bytes. The error is [ErrSize].
+func (f *Film) Add(m *Image) (int64, error) {
+	if f.p == nil {
+		w, h, err := f.cfg.ResizedFrames(f.n, m.Width, m.Height)
+		if err != nil {
+			return 0, err
+		}
+		f.width, f.height = m.Width, m.Height
+		f.p = &Patches{Grid: Grid{H: h / f.cfg.Patch, W: w / f.cfg.Patch}, cfg: *f.cfg}
+	}
+	if m.Width != f.width || m.Height != f.height {
+		return 0, fmt.Errorf("vision: frame %d of %d x %d pixels, the first has %d x %d: %w",
+			len(f.p.pix), m.Width, m.Height, f.width, f.height, ErrSize)
+	}
+	pix := m.resized(f.p.Grid.W*f.cfg.Patch, f.p.Grid.H*f.cfg.Patch).Pix
+	f.p.pix = append(f.p.pix, pix)
+	return int64(len(pix)), nil
+}
+
+// Patches are those of the frames that were added. The last one is repeated until
+// the tower's frames are full. The error is [ErrSize]: there are none.
+func (f *Film) Patches() (*Patches, error) {
+	p := f.p
+	if p == nil {
 		return nil, fmt.Errorf("vision: no frames: %w", ErrSize)
 	}
-	var p *Patches
-	var width, height, w, h int // of the first one, and what all are resized to
-	for i := range n {
-		m, err := next(i)
-		if err != nil {
-			return nil, err
-		}
-		if p == nil {
-			width, height = m.Width, m.Height
-			if w, h, err = c.ResizedFrames(n, width, height); err != nil {
-				return nil, err
-			}
-			p = &Patches{Grid: Grid{H: h / c.Patch, W: w / c.Patch}, cfg: *c}
-		}
-		if m.Width != width || m.Height != height {
-			return nil, fmt.Errorf("vision: frame %d of %d x %d pixels, the first has %d x %d: %w",
-				i, m.Width, m.Height, width, height, ErrSize)
-		}
-		p.pix = append(p.pix, m.resized(w, h).Pix)
-	}
-	for len(p.pix)%c.Temporal != 0 {
+	for len(p.pix)%f.cfg.Temporal != 0 {
 		p.pix = append(p.pix, p.pix[len(p.pix)-1])
 	}
-	p.Grid.T = len(p.pix) / c.Temporal
+	p.Grid.T = len(p.pix) / f.cfg.Temporal
 	return p, nil
+}
+
+// Bytes is what the pixels take.
+func (p *Patches) Bytes() int64 {
+	n := int64(0)
+	for i, frame := range p.pix {
+		if i == 0 || &frame[0] != &p.pix[i-1][0] { // the last one may be repeated
+			n += int64(len(frame))
+		}
+	}
+	return n
 }
 
 // Places is how many tokens of a prompt the picture fills.

@@ -4,6 +4,7 @@ package vision
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"testing"
 )
@@ -22,7 +23,7 @@ func TestJPEGFits(t *testing.T) {
 		if shape := float64(w) / float64(h) / (float64(c.w) / float64(c.h)); shape < 0.95 || shape > 1.05 {
 			t.Errorf("%d x %d became %d x %d", c.w, c.h, w, h)
 		}
-		back, err := Decode(bytes.NewReader(data), Limits{})
+		back, err := Decode(context.Background(), bytes.NewReader(data), Limits{})
 		if err != nil || back.Width != w || back.Height != h {
 			t.Errorf("%d x %d: decoded as %v, %v", w, h, back, err)
 		}

@@ -17,7 +17,7 @@ func (c *Config) Resized(w, h int) (int, int, error) {
 	if err := checkSize("picture", w, h, math.MaxInt32); err != nil {
 		return 0, 0, err
 	}
-	return fit(1, 1, w, h, c.factor(), c.Image)
+	return fit(1, 1, w, h, c.factor(), c.attended(c.Image, 1, 1))
 }
 
 // ResizedFrames is the size that n frames of w x h pixels are resized to. As in
@@ -34,7 +34,18 @@ func (c *Config) ResizedFrames(n, w, h int) (int, int, error) {
 		return 0, 0, fmt.Errorf("vision: frames of %d x %d pixels, the least is %d a side: %w", w, h, f, ErrSize)
 	}
 	even := int(math.RoundToEven(float64(n)/float64(c.Temporal))) * c.Temporal
-	return fit(n, even, w, h, c.factor(), c.Video)
+	return fit(n, even, w, h, c.factor(), c.attended(c.Video, even/c.Temporal, c.Temporal))
+}
+
+// attended holds a budget, of the pixels of all pictures together, to what attention
+// may cost in so many frames of the tower of so many pictures each. A frame attends to
+// itself: of twice as many, each may have half of the square of the pixels.
+func (c *Config) attended(budget Pixels, frames, pictures int) Pixels {
+	if c.Attended > 0 {
+		most := float64(c.Attended) * float64(pictures) * math.Sqrt(float64(max(frames, 1)))
+		budget.Max = max(min(budget.Max, int64(most)), budget.Min)
+	}
+	return budget
 }
 
 // fit finds the size for n frames that count as many as even.

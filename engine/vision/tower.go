@@ -32,6 +32,7 @@ type Tower struct {
 	chunk     int   // patches that go through a matrix together
 	work      int64 // of a worker in a step
 	levels    int   // of DeepStack
+	depth     int64 // blocks
 	drop      func([]byte)
 }
 
@@ -58,7 +59,7 @@ func plan(f *vqf.File, opt Options) (*Tower, error) {
 	if !f.HasVision() {
 		return nil, fmt.Errorf("vision: %s holds no vision tensors: %w", f.Path(), vqf.ErrUnsupported)
 	}
-	t := &Tower{reference: opt.Reference, chunk: chunkPatches, work: stepCost, drop: opt.Drop, levels: int(f.Arch().VisDSCount)}
+	t := &Tower{reference: opt.Reference, chunk: chunkPatches, work: stepCost, drop: opt.Drop, levels: int(f.Arch().VisDSCount), depth: int64(f.Arch().VisDepth)}
 	var err error
 	if t.cfg, err = ConfigOf(f); err != nil {
 		return nil, err
