@@ -249,6 +249,14 @@ func (r *registry) digestOf(name string) string {
 	return ""
 }
 
+// runs reports whether what serves now is this installation.
+func (r *registry) runs(name string, in installed) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e, ok := r.models[name]
+	return ok && e.cur != nil && e.cur.Key == in.Key && e.cur.installed.Stored == in.Stored
+}
+
 // speedOf is how fast the version that serves, or did a moment ago, decodes; 0: not
 // known.
 func (r *registry) speedOf(name string) float64 {
