@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -28,6 +27,7 @@ type backend struct {
 	started time.Time
 	wake    chan struct{} // wakes the drop directory's watcher
 	pulse   *pulse
+	heat    *heat           // nil: nobody watches
 	updates *updater        // nil: what is remembered of them cannot be read
 	duties  map[string]duty // by job type
 	submit  func(client, typ, id string, params []byte) (control.JobRecord, error)
@@ -89,7 +89,7 @@ func (b *backend) Stats() control.Stats {
 		}
 		b.reg.release(m)
 	}
-	s.TempC, s.Throttled = thermal()
+	b.heat.stats(&s, time.Now())
 	if d := b.metrics.last.Load(); d != nil {
 		s.DecodeTokS, s.PrefillTokS = d.Decode, d.Prefill
 	}
@@ -106,10 +106,12 @@ func kernelList() []string {
 }
 
 // kernelSummary names each implementation once, with how many operations run on it.
-func kernelSummary() string {
+func kernelSummary() string { return summaryOf(kernels.Selected()) }
+
+func summaryOf(selected []kernels.Selection) string {
 	count := map[string]int{}
 	var order []string
-	for _, s := range kernels.Selected() {
+	for _, s := range selected {
 		if count[s.Impl] == 0 {
 			order = append(order, s.Impl)
 		}
@@ -147,28 +149,4 @@ func residentBytes() int64 {
 		return 0
 	}
 	return n * int64(os.Getpagesize())
-}
-
-// thermal is the hottest zone in degrees Celsius, and whether the kernel slows
-// the CPU because of heat.
-func thermal() (celsius float64, throttled bool) {
-	zones, _ := filepath.Glob("/sys/class/thermal/thermal_zone*/temp") // the pattern is well formed
-	for _, z := range zones {
-		if data, err := os.ReadFile(z); err == nil {
-			if n, err := strconv.Atoi(strings.TrimSpace(string(data))); err == nil {
-				celsius = max(celsius, float64(n)/1000)
-			}
-		}
-	}
-	cooling, _ := filepath.Glob("/sys/class/thermal/cooling_device*")
-	for _, c := range cooling {
-		kind, err := os.ReadFile(filepath.Join(c, "type"))
-		if err != nil || !strings.Contains(strings.ToLower(string(kind)), "cpufreq") {
-			continue
-		}
-		if state, err := os.ReadFile(filepath.Join(c, "cur_state")); err == nil && strings.TrimSpace(string(state)) != "0" {
-			throttled = true
-		}
-	}
-	return celsius, throttled
 }

@@ -16,7 +16,7 @@
 //	deploy.go load.go registry.go  load, probe, swap, drain; which version serves whom
 //	backend.go generate.go chat.go jobs*.go
 //	                               the device as package control sees it
-//	serve.go mqtt.go http.go notify.go metrics.go
+//	serve.go mqtt.go http.go notify.go metrics.go heat.go
 //	                               the running daemon and whom it tells
 //	bench*.go doctor*.go tools.go client.go endpoint.go
 //	                               what the command line's verbs do

@@ -6,8 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
+	"text/tabwriter"
 
 	"windhover/control"
 )
@@ -16,13 +18,13 @@ import (
 const (
 	FindingOK   = "ok"
 	FindingWarn = "warn" // works, and could be better
-	FindingFail = "FAIL" // must be repaired
+	FindingBad  = "bad"  // must be repaired
 )
 
 // Finding is one thing that the doctor looked at.
 type Finding struct {
 	Name   string `json:"name"`
-	Status string `json:"status"` // FindingOK, FindingWarn, FindingFail
+	Status string `json:"status"` // FindingOK, FindingWarn, FindingBad
 	Detail string `json:"detail"`
 	Advice string `json:"advice,omitempty"` // what to do
 }
@@ -36,14 +38,14 @@ type DoctorReport struct {
 // Doctor looks at the machine, and at the appliance that the configuration
 // describes, running or not. The error is only that ctx ended.
 func Doctor(ctx context.Context, cfg Config) (*DoctorReport, error) {
-	d := &doctor{cfg: cfg, root: os.DirFS("/"), getenv: os.Getenv, report: &DoctorReport{OK: true}}
+	d := &doctor{cfg: cfg, root: os.DirFS("/"), getenv: os.Getenv, hardware: thisHardware(), report: &DoctorReport{OK: true}}
 	if doc, err := LocalStatus(ctx, cfg); err == nil {
 		d.running = &doc
 	} else {
 		d.notRunning = err
 	}
 	for _, check := range []func(context.Context){
-		d.appliance, d.cores, d.kernels, d.governor, d.heat, d.memory, d.convertMode, d.state, d.drop, d.passphrase, d.trust, d.storage, d.broker,
+		d.appliance, d.cores, d.kernels, d.governor, d.memoryClock, d.heat, d.memory, d.convertMode, d.state, d.drop, d.passphrase, d.trust, d.storage, d.broker,
 	} {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -53,11 +55,28 @@ func Doctor(ctx context.Context, cfg Config) (*DoctorReport, error) {
 	return d.report, nil
 }
 
+// Print writes a screen: a line a finding, with what to do about it below.
+func (r *DoctorReport) Print(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, f := range r.Findings {
+		if _, err := fmt.Fprintf(t, "%s\t%s\t%s\n", f.Status, f.Name, f.Detail); err != nil {
+			return err
+		}
+		if f.Advice != "" {
+			if _, err := fmt.Fprintf(t, "\t\t-> %s\n", f.Advice); err != nil {
+				return err
+			}
+		}
+	}
+	return t.Flush()
+}
+
 // doctor is one visit.
 type doctor struct {
 	cfg        Config
 	root       fs.FS // "/" but in tests
 	getenv     func(string) string
+	hardware   hardware
 	running    *StatusDoc
 	notRunning error
 	report     *DoctorReport
@@ -72,12 +91,12 @@ func (d *doctor) warn(name, advice, format string, a ...any) {
 }
 
 func (d *doctor) fail(name, advice, format string, a ...any) {
-	d.add(Finding{Name: name, Status: FindingFail, Detail: fmt.Sprintf(format, a...), Advice: advice})
+	d.add(Finding{Name: name, Status: FindingBad, Detail: fmt.Sprintf(format, a...), Advice: advice})
 }
 
 func (d *doctor) add(f Finding) {
 	d.report.Findings = append(d.report.Findings, f)
-	d.report.OK = d.report.OK && f.Status != FindingFail
+	d.report.OK = d.report.OK && f.Status != FindingBad
 }
 
 // appliance says whether it runs, and what it has to say itself.

@@ -22,13 +22,13 @@ func TestDoctorPassphrase(t *testing.T) {
 		says    string
 	}{
 		{"nothing", false, "-", 0, "", false, FindingOK, "none"},
-		{"a model and no passphrase", true, "-", 0, "", false, FindingFail, "m.vqf"},
+		{"a model and no passphrase", true, "-", 0, "", false, FindingBad, "m.vqf"},
 		{"a model and a unit", true, "-", 0, "", true, FindingWarn, "not seen from here"},
 		{"a file", true, "swordfish\n", 0o600, "", false, FindingOK, "m.vqf"},
 		{"a file for all", true, "swordfish\n", 0o644, "", false, FindingWarn, "everybody"},
 		{"a file that others change", false, "swordfish\n", 0o660, "", false, FindingWarn, "changed by others"},
-		{"an empty file", false, "\n", 0o600, "", false, FindingFail, "empty"},
-		{"a file that is gone", false, "", 0, "", false, FindingFail, "no such file"},
+		{"an empty file", false, "\n", 0o600, "", false, FindingBad, "empty"},
+		{"a file that is gone", false, "", 0, "", false, FindingBad, "no such file"},
 		{"environment", false, "-", 0, "swordfish", false, FindingWarn, keyVariable},
 	}
 	for _, tt := range tests {
@@ -77,9 +77,9 @@ func TestDoctorTrust(t *testing.T) {
 		says    string
 	}{
 		{"none", nil, 0o644, false, FindingOK, "not required; keys trusted in"},
-		{"none, and one is needed", nil, 0o644, true, FindingFail, "none"},
+		{"none, and one is needed", nil, 0o644, true, FindingBad, "none"},
 		{"a key", map[string]string{"a.sm2.pub": key.String() + "\n"}, 0o644, true, FindingOK, "a (sm2 " + key.Fingerprint() + ")"},
-		{"a broken key", map[string]string{"a.sm2.pub": "zz\n"}, 0o644, false, FindingFail, "a.sm2.pub"},
+		{"a broken key", map[string]string{"a.sm2.pub": "zz\n"}, 0o644, false, FindingBad, "a.sm2.pub"},
 		{"a key that all may change", map[string]string{"a.sm2.pub": key.String() + "\n"}, 0o666, false, FindingWarn, "changed by others"},
 	} {
 		d := visit(t, nil)

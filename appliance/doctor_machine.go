@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,10 +13,27 @@ import (
 	"windhover/kernels"
 )
 
+// hardware is what the CPU and the mask of the process say, which no file tells.
+type hardware struct {
+	cpu      string
+	topology kernels.Topology
+	err      error   // of the topology
+	quota    float64 // CPUs whose time is granted; 0: all
+	features []string
+	selected []kernels.Selection
+}
+
+// thisHardware is that of the machine below.
+func thisHardware() hardware {
+	h := hardware{cpu: cpuName(), quota: kernels.CPUQuota(), features: kernels.Features(), selected: kernels.Selected()}
+	h.topology, h.err = kernels.DetectTopology()
+	return h
+}
+
 // cores says which CPUs do the work and whether all of them may.
 func (d *doctor) cores(context.Context) {
-	topo, err := kernels.DetectTopology()
-	if err != nil {
+	topo := d.hardware.topology
+	if err := d.hardware.err; err != nil {
 		d.fail("cores", "mount /sys and /proc for this process", "%s", oneLine(err))
 		return
 	}
@@ -30,7 +46,7 @@ func (d *doctor) cores(context.Context) {
 		threads = len(topo.Big)
 	}
 	cpus = cpus[:threads]
-	detail := fmt.Sprintf("%s; %d big (CPU %s)", cpuName(), len(topo.Big), cpuRanges(topo.Big))
+	detail := fmt.Sprintf("%s; %d big (CPU %s)", d.hardware.cpu, len(topo.Big), cpuRanges(topo.Big))
 	if len(topo.Little) > 0 {
 		detail += fmt.Sprintf(", %d little (CPU %s)", len(topo.Little), cpuRanges(topo.Little))
 	}
@@ -38,8 +54,7 @@ func (d *doctor) cores(context.Context) {
 		detail += fmt.Sprintf(", capacities %s", capacityText(topo))
 	}
 	detail += fmt.Sprintf(", told by %s; works on CPU %s", topo.Source, cpuRanges(cpus))
-	online := d.line("sys/devices/system/cpu/online")
-	quota := kernels.CPUQuota()
+	online, quota := d.line("sys/devices/system/cpu/online"), d.hardware.quota
 	switch {
 	case quota > 0 && quota < float64(len(cpus)):
 		d.warn("cores", "raise CPUQuota= of the unit, or set engine.threads", "%s; the control group grants the time of %.1f CPUs", detail, quota)
@@ -92,85 +107,27 @@ func cpuRanges(cpus []int) string {
 // kernels says what computes, and names what falls back to plain Go.
 func (d *doctor) kernels(context.Context) {
 	var slow []string
-	for _, s := range kernels.Selected() {
+	for _, s := range d.hardware.selected {
 		if s.Impl == "generic" {
 			slow = append(slow, s.Op)
 		}
 	}
-	has := strings.Join(kernels.Features(), " ")
+	has := strings.Join(d.hardware.features, " ")
 	if has == "" {
 		has = "nothing of use"
 	}
 	if len(slow) == 0 {
-		d.ok("kernels", "%s; the CPU has %s", kernelSummary(), has)
+		d.ok("kernels", "%s; the CPU has %s", summaryOf(d.hardware.selected), has)
 		return
 	}
 	advice := "this CPU has no vector instructions that the kernels know: it will be slow"
-	if v := os.Getenv("KERNELS_DISABLE"); v != "" {
+	if v := d.getenv("KERNELS_DISABLE"); v != "" {
 		advice = "unset KERNELS_DISABLE (" + v + ")"
 	}
-	d.warn("kernels", advice, "%s; the CPU has %s; in plain Go: %s", kernelSummary(), has, strings.Join(slow, ", "))
-}
-
-const cpuDir = "sys/devices/system/cpu/"
-
-// governor says whether the kernel lets the big cores run at full speed.
-func (d *doctor) governor(context.Context) {
-	topo, err := kernels.DetectTopology()
-	if err != nil {
-		return // cores has said so
+	if len(slow) == len(d.hardware.selected) {
+		slow = []string{"everything"}
 	}
-	var slow, capped []string
-	seen := map[string]bool{}
-	for _, cpu := range topo.Big {
-		dir := cpuDir + "cpu" + strconv.Itoa(cpu) + "/cpufreq/"
-		g, driver := d.line(dir+"scaling_governor"), d.line(dir+"scaling_driver")
-		if g == "" {
-			continue
-		}
-		seen[g] = true
-		// These drivers choose the frequency in hardware, whatever the name says.
-		if g != "performance" && !strings.Contains(driver, "pstate") {
-			slow = append(slow, strconv.Itoa(cpu))
-		}
-		limit, most := d.line(dir+"scaling_max_freq"), d.line(dir+"cpuinfo_max_freq")
-		if limit != most && limit != "" && most != "" {
-			capped = append(capped, fmt.Sprintf("CPU %d at %s of %s kHz", cpu, limit, most))
-		}
-	}
-	var names []string
-	for g := range seen {
-		names = append(names, g)
-	}
-	slices.Sort(names)
-	switch {
-	case len(seen) == 0:
-		d.ok("governor", "the kernel does not choose frequencies here")
-	case len(capped) > 0:
-		d.warn("governor", "raise scaling_max_freq of these CPUs", "%s; %s", strings.Join(names, ", "), strings.Join(capped, ", "))
-	case len(slow) > 0:
-		d.warn("governor", "echo performance | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor",
-			"%s on CPU %s: the first tokens of an answer come slowly", strings.Join(names, ", "), strings.Join(slow, ","))
-	default:
-		d.ok("governor", "%s", strings.Join(names, ", "))
-	}
-}
-
-// hot is where boards like the RK3588 begin to slow down.
-const hot = 85
-
-func (d *doctor) heat(context.Context) {
-	celsius, throttled := thermal()
-	switch {
-	case throttled:
-		d.warn("heat", "cool the box better: it computes slower than it could", "%.0f °C, and the kernel slows the CPU", celsius)
-	case celsius >= hot:
-		d.warn("heat", "cool the box better", "%.0f °C", celsius)
-	case celsius == 0:
-		d.ok("heat", "no sensor here")
-	default:
-		d.ok("heat", "%.0f °C, full speed", celsius)
-	}
+	d.warn("kernels", advice, "%s; the CPU has %s; in plain Go: %s", summaryOf(d.hardware.selected), has, strings.Join(slow, ", "))
 }
 
 // line is the first line of a small file, "" if there is none.

@@ -117,31 +117,6 @@ func (d *doctor) models() []string {
 	return list
 }
 
-// What a parameter takes in memory, embedding and norms averaged in, and what is
-// left for the context and all else.
-const (
-	bytesPerQ8 = 1.1
-	bytesPerQ4 = 0.65
-	besides    = 600 << 20
-	autoQ8     = 1e9 // convert --mode auto: q8 up to here
-)
-
-// convertMode says how large a model this box serves in which mode.
-func (d *doctor) convertMode(context.Context) {
-	const name = "convert mode"
-	room := float64(d.room() - besides)
-	q8, q4 := room/bytesPerQ8, room/bytesPerQ4
-	switch {
-	case q4 < 0.1e9:
-		d.fail(name, "free memory, or raise the limit of the control group", "%s for models is too little for any", gib(d.room()))
-	case q8 >= autoQ8:
-		d.ok(name, "auto fits: q8 for models up to 1 B parameters, q4 above, up to about %.0f B; --mode q8 up to about %.0f B", q4/1e9, q8/1e9)
-	default:
-		d.warn(name, fmt.Sprintf("convert models of more than %.1f B parameters with --mode q4", q8/1e9),
-			"%s for models: q8 up to about %.1f B parameters, q4 up to about %.1f B", gib(d.room()), q8/1e9, q4/1e9)
-	}
-}
-
 func gib(n int64) string {
 	if n < 1<<30 {
 		return fmt.Sprintf("%d MiB", n>>20)

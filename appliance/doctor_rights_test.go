@@ -21,8 +21,8 @@ func TestDoctorProvesRights(t *testing.T) {
 		want string
 	}{
 		"all rights":            {all, FindingOK},
-		"answers are not heard": {"topic write windhover/v1/box/#\ntopic read windhover/v1/box/req/#\ntopic read windhover/v1/box/status\n", FindingFail},
-		"requests do not come":  {"topic write windhover/v1/box/#\ntopic read windhover/v1/box/res/#\ntopic read windhover/v1/box/status\n", FindingFail},
+		"answers are not heard": {"topic write windhover/v1/box/#\ntopic read windhover/v1/box/req/#\ntopic read windhover/v1/box/status\n", FindingBad},
+		"requests do not come":  {"topic write windhover/v1/box/#\ntopic read windhover/v1/box/res/#\ntopic read windhover/v1/box/status\n", FindingBad},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := &mosquitto{conf: filepath.Join(t.TempDir(), "mosquitto.conf"), addr: freePort(t)}
@@ -50,7 +50,7 @@ func TestDoctorProvesRights(t *testing.T) {
 			}
 			for _, f := range r.Findings {
 				if f.Name == "loop-back" {
-					if f.Status != c.want || c.want == FindingFail && !strings.Contains(f.Advice, "windhover/v1/box/#") {
+					if f.Status != c.want || c.want == FindingBad && !strings.Contains(f.Advice, "windhover/v1/box/#") {
 						t.Errorf("%+v, want %v", f, c.want)
 					}
 					return

@@ -14,7 +14,6 @@ import (
 
 	"windhover/control"
 	"windhover/internal/testmodel"
-	"windhover/kernels"
 )
 
 // visit is a doctor with a state directory of its own and nothing running.
@@ -26,7 +25,7 @@ func visit(t *testing.T, root fstest.MapFS) *doctor {
 	cfg.Paths.Socket = filepath.Join(cfg.Paths.State, "s")
 	cfg.MQTT.Embedded.Listen = "127.0.0.1:1" // nobody listens there
 	cfg.Paths.Trust = filepath.Join(cfg.Paths.State, "trust.d")
-	d := &doctor{cfg: cfg, root: os.DirFS("/"), getenv: func(string) string { return "" }, report: &DoctorReport{OK: true}, notRunning: ErrUnreachable}
+	d := &doctor{cfg: cfg, root: os.DirFS("/"), getenv: func(string) string { return "" }, hardware: thisHardware(), report: &DoctorReport{OK: true}, notRunning: ErrUnreachable}
 	if root != nil {
 		d.root = root
 	}
@@ -61,61 +60,10 @@ func TestDoctorWithoutAppliance(t *testing.T) {
 	}
 }
 
-func TestDoctorGovernor(t *testing.T) {
-	topo, err := kernels.DetectTopology()
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := func(root fstest.MapFS, name, text string) {
-		for _, cpu := range topo.Big {
-			root[fmt.Sprintf("sys/devices/system/cpu/cpu%d/cpufreq/%s", cpu, name)] = &fstest.MapFile{Data: []byte(text + "\n")}
-		}
-	}
-	for _, c := range []struct {
-		name, governor, driver, limit, most, want string
-	}{
-		{"none", "", "", "", "", FindingOK},
-		{"performance", "performance", "cpufreq-dt", "2304000", "2304000", FindingOK},
-		{"ondemand", "ondemand", "cpufreq-dt", "2304000", "2304000", FindingWarn},
-		{"hardware", "powersave", "intel_pstate", "", "", FindingOK},
-		{"capped", "performance", "cpufreq-dt", "1200000", "2304000", FindingWarn},
-	} {
-		root := fstest.MapFS{}
-		if c.governor != "" {
-			file(root, "scaling_governor", c.governor)
-			file(root, "scaling_driver", c.driver)
-		}
-		if c.limit != "" {
-			file(root, "scaling_max_freq", c.limit)
-			file(root, "cpuinfo_max_freq", c.most)
-		}
-		d := visit(t, root)
-		if f := only(t, d, d.governor); f.Status != c.want || (f.Advice == "") != (c.want == FindingOK) {
-			t.Errorf("%s: %+v, want %s", c.name, f, c.want)
-		}
-	}
-}
-
 // meminfo is a machine with so many bytes of memory available.
 func meminfo(available int64) fstest.MapFS {
 	text := fmt.Sprintf("MemTotal: %d kB\nMemAvailable: %d kB\n", available>>10, available>>10)
 	return fstest.MapFS{"proc/meminfo": {Data: []byte(text)}}
-}
-
-func TestDoctorConvertMode(t *testing.T) {
-	for _, c := range []struct {
-		available int64
-		want, say string
-	}{
-		{16 << 30, FindingOK, "auto fits"},
-		{1 << 30, FindingWarn, "q8 up to about 0.4 B"},
-		{256 << 20, FindingFail, "too little"},
-	} {
-		d := visit(t, meminfo(c.available))
-		if f := only(t, d, d.convertMode); f.Status != c.want || !strings.Contains(f.Detail, c.say) {
-			t.Errorf("%d bytes: %+v, want %s, %q", c.available, f, c.want, c.say)
-		}
-	}
 }
 
 func TestDoctorMemory(t *testing.T) {
@@ -126,8 +74,8 @@ func TestDoctorMemory(t *testing.T) {
 		want, say string
 	}{
 		{"fits", 4 << 30, false, FindingOK, "tiny"},
-		{"too large", 64 << 10, false, FindingFail, "does not fit: tiny needs"},
-		{"broken", 4 << 30, true, FindingFail, "cannot be loaded"},
+		{"too large", 64 << 10, false, FindingBad, "does not fit: tiny needs"},
+		{"broken", 4 << 30, true, FindingBad, "cannot be loaded"},
 	} {
 		d := visit(t, meminfo(c.available))
 		drop := d.cfg.Paths.drop()
@@ -160,10 +108,10 @@ func TestDoctorDirectories(t *testing.T) {
 	if f := only(t, d, d.drop); f.Status != FindingOK || !strings.Contains(f.Detail, "may drop models") {
 		t.Errorf("drop directory: %+v", f)
 	}
-	if f := only(t, d, d.state); f.Status == FindingFail {
+	if f := only(t, d, d.state); f.Status == FindingBad {
 		t.Errorf("state directory: %+v", f)
 	}
-	if f := only(t, d, d.storage); f.Status == FindingFail || !strings.Contains(f.Detail, "MB/s") {
+	if f := only(t, d, d.storage); f.Status == FindingBad || !strings.Contains(f.Detail, "MB/s") {
 		t.Errorf("storage: %+v", f)
 	}
 	left, err := filepath.Glob(filepath.Join(d.cfg.Paths.store(), ".windhover-doctor-*"))
@@ -175,7 +123,7 @@ func TestDoctorDirectories(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.cfg.Paths.State = file
-	if f := only(t, d, d.state); f.Status != FindingFail {
+	if f := only(t, d, d.state); f.Status != FindingBad {
 		t.Errorf("a file for a state directory: %+v", f)
 	}
 }
@@ -183,7 +131,7 @@ func TestDoctorDirectories(t *testing.T) {
 func TestDoctorFailsWhole(t *testing.T) {
 	d := visit(t, nil)
 	d.cfg.Engine.Threads = 100000
-	if f := only(t, d, d.cores); f.Status != FindingFail || d.report.OK {
+	if f := only(t, d, d.cores); f.Status != FindingBad || d.report.OK {
 		t.Errorf("%+v, report ok %v", f, d.report.OK)
 	}
 	d = visit(t, nil)
@@ -191,7 +139,7 @@ func TestDoctorFailsWhole(t *testing.T) {
 		t.Errorf("no appliance, no broker: %+v, report ok %v", f, d.report.OK)
 	}
 	d.cfg.MQTT.URL = "mqtt://127.0.0.1:1"
-	if f := only(t, d, d.broker); f.Status != FindingFail {
+	if f := only(t, d, d.broker); f.Status != FindingBad {
 		t.Errorf("a broker is configured and does not answer: %+v", f)
 	}
 }

@@ -16,7 +16,12 @@ import (
 )
 
 // Resolve names the model that a request would run on.
-func (b *backend) Resolve(name string) (control.ModelRef, error) { return b.reg.resolve(name) }
+func (b *backend) Resolve(name string) (control.ModelRef, error) {
+	if err := b.heat.refuses(); err != nil {
+		return control.ModelRef{Name: name}, err
+	}
+	return b.reg.resolve(name)
+}
 
 // Generate carries out one generation on the version of the model that serves
 // when it starts.

@@ -23,6 +23,7 @@ type loader struct {
 	cpus  int // that this process may use
 	pulse *pulse
 	build string // digest of this program; "": unknown, and no prefixes are saved
+	heat  *heat  // nil: nobody watches
 	gate  gate
 
 	mu     sync.Mutex // guards loaded
@@ -121,6 +122,7 @@ func (l *loader) load(_ context.Context, weights string, in installed) (servable
 		return nil, err
 	}
 	m := &takesTurns{model, l}
+	m.Pace(l.heat.pace())
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.loaded[m] = model.Info().Need

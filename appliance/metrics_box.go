@@ -28,7 +28,8 @@ var (
 	boxAside      = prometheus.NewDesc("windhover_name_taken", "1 while another box has the device's name and this one serves nobody over MQTT.", nil, nil)
 	boxJobs       = prometheus.NewDesc("windhover_jobs", "Records of jobs that are kept, by status.", []string{"status"}, nil)
 	boxCelsius    = prometheus.NewDesc("windhover_thermal_celsius", "The hottest zone, on a machine that tells.", nil, nil)
-	boxThrottled  = prometheus.NewDesc("windhover_throttled", "1 while the kernel slows the CPU because of heat.", nil, nil)
+	boxThrottled  = prometheus.NewDesc("windhover_throttled", "1 while the CPU is slowed because of heat, and for half a minute after.", nil, nil)
+	boxResting    = prometheus.NewDesc("windhover_resting_cores", "Cores that do not compute, so that a hot machine does not shut down.", nil, nil)
 	boxPinned     = prometheus.NewDesc("windhover_affinity_ok", "0 while workers are not on the CPUs that they were bound to.", nil, nil)
 	boxMemory     = prometheus.NewDesc("windhover_memory_available_bytes", "What the kernel says new work could have.", nil, nil)
 	boxDisk       = prometheus.NewDesc("windhover_disk_free_bytes", "Free where models are stored.", nil, nil)
@@ -37,7 +38,7 @@ var (
 // Describe implements prometheus.Collector.
 func (c boxCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{boxQueue, boxActive, boxConnected, boxReconnects, boxDropped, boxOutbox, boxAside, boxJobs,
-		boxCelsius, boxThrottled, boxPinned, boxMemory, boxDisk} {
+		boxCelsius, boxThrottled, boxResting, boxPinned, boxMemory, boxDisk} {
 		ch <- d
 	}
 }
@@ -67,6 +68,7 @@ func (c boxCollector) Collect(ch chan<- prometheus.Metric) {
 		gauge(boxCelsius, s.TempC)
 	}
 	gauge(boxThrottled, one(s.Throttled))
+	gauge(boxResting, float64(s.RestingCores))
 	gauge(boxPinned, one(c.pinned()))
 	gauge(boxMemory, float64(s.MemAvailable))
 	gauge(boxDisk, float64(s.DiskFree))

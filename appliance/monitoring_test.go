@@ -73,7 +73,7 @@ func TestMonitoringExamples(t *testing.T) {
 // What the box collector says is what the parts say.
 func TestBoxMetrics(t *testing.T) {
 	m := newMetrics(newRegistry(func() {}))
-	stats := control.Stats{TempC: 71.5, Throttled: true, MemAvailable: 1 << 30, DiskFree: 2 << 30}
+	stats := control.Stats{TempC: 71.5, Throttled: true, RestingCores: 2, MemAvailable: 1 << 30, DiskFree: 2 << 30}
 	pinned := true
 	m.reg.MustRegister(boxCollector{
 		func() control.Counters {
@@ -103,7 +103,7 @@ func TestBoxMetrics(t *testing.T) {
 		"windhover_queue_length": 3, "windhover_active_requests": 2, "windhover_mqtt_dropped_total": 7,
 		"windhover_mqtt_connected control": 1, "windhover_mqtt_connected data": 0, "windhover_mqtt_reconnects_total data": 4,
 		"windhover_mqtt_outbox_depth delta": 5, "windhover_jobs failed": 1, "windhover_name_taken": 0,
-		"windhover_thermal_celsius": 71.5, "windhover_throttled": 1, "windhover_affinity_ok": 1,
+		"windhover_thermal_celsius": 71.5, "windhover_throttled": 1, "windhover_resting_cores": 2, "windhover_affinity_ok": 1,
 		"windhover_memory_available_bytes": 1 << 30, "windhover_disk_free_bytes": 2 << 30,
 	}
 	got := gather()
@@ -131,7 +131,7 @@ func TestBoxMetricsServed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"windhover_queue_length 0", "windhover_affinity_ok 1", "windhover_disk_free_bytes "} {
+	for _, want := range []string{"windhover_queue_length 0", "windhover_affinity_ok 1", "windhover_resting_cores 0", "windhover_disk_free_bytes "} {
 		if !strings.Contains(string(body), "\n"+want) {
 			t.Errorf("no %q", want)
 		}

@@ -116,6 +116,7 @@ func (s *server) build(topo kernels.Topology) error {
 		self: s.opt.Self, started: time.Now(), wake: make(chan struct{}, 1), pulse: new(pulse),
 		duties: s.duties(), built: make(chan struct{}),
 	}
+	s.backend.heat = newHeat(os.DirFS("/"), topo, s.cfg.Engine.Threads, s.reg, s.event, s.log)
 	defer close(s.backend.built)
 	if err := checkSchemas(s.cfg.Paths); err != nil {
 		return err
@@ -142,6 +143,7 @@ func (s *server) build(topo kernels.Topology) error {
 	who.changed = s.control.InfoChanged // it names the trusted keys
 	s.backend.submit = s.control.SubmitJob
 	loader := newLoader(s.cfg, s.backend.who.pass, len(topo.All), s.backend.pulse)
+	loader.heat = s.backend.heat
 	saves := s.cfg.Engine.PrefixCache == prefixCacheSave
 	if saves {
 		if loader.build, err = buildOf(thisProgram); err != nil {
@@ -225,6 +227,7 @@ func (s *server) run(ctx context.Context, socket net.Listener) error {
 	wg.Go(func() { s.connect(inner) })
 	wg.Go(func() { s.notify.watch(inner, s.alive) })
 	wg.Go(func() { s.tellLate(inner) })
+	wg.Go(func() { s.backend.heat.watch(inner) })
 	s.control.SetState(control.StateOnline, "")
 	s.notify.ready()
 	s.tellStatus()

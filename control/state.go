@@ -112,7 +112,9 @@ type Stats struct {
 	MemAvailable   int64   `json:"mem_available"`
 	DiskFree       int64   `json:"disk_free"`
 	TempC          float64 `json:"temp_c"`
-	Throttled      bool    `json:"throttled"`
+	Throttled      bool    `json:"throttled"`     // the kernel or the CPU slowed it because of heat, in the last 30 s
+	RestingCores   int     `json:"resting_cores"` // do not compute, so that a hot machine does not shut down
+	Governor       string  `json:"governor"`      // chooses the clock of the cores that compute, "" where nobody does
 	MQTTReconnects uint64  `json:"mqtt_reconnects"`
 	Dropped        uint64  `json:"dropped"`
 }

@@ -11,7 +11,7 @@ import (
 
 // A model that is told to go slower, or faster again, in the middle of a pass gives the
 // bits that it would have given.
-func TestPaceKeepsTheBits(t *testing.T) {
+func TestPaceKeepsTheBits_P225(t *testing.T) {
 	path := testmodel.Write(t, long())
 	tokens := noise(100)
 	opt := Options{Family: "q8", Threads: 1}

@@ -22,7 +22,7 @@ func fullView() View {
 			{Name: "broken", State: "failed", Error: control.Errorf(control.FormatInvalid, "%s", nasty)},
 			{Name: "coming", State: "waiting", Bytes: 1000, Have: 250},
 		},
-		Stats: control.Stats{UptimeS: 90061, Queue: 3, Active: 2, DecodeTokS: 12.34, MemAvailable: 2 << 30, TempC: 71, Throttled: true},
+		Stats: control.Stats{UptimeS: 90061, Queue: 3, Active: 2, DecodeTokS: 12.34, MemAvailable: 2 << 30, TempC: 71, Throttled: true, RestingCores: 2},
 		Hour:  Hour{Requests: 1234, DecodeTokS: 11.1, Completion: 99999, Cached: 7},
 		Jobs: []control.JobRecord{
 			{ID: "j1", Type: "convert", Client: "me", Status: control.JobFailed, Error: control.Errorf(control.Internal, "boom")},
@@ -38,7 +38,7 @@ func TestPageShows(t *testing.T) {
 	w := do(h, "GET", "/", "")
 	body := w.Body.String()
 	for _, want := range []string{
-		"edge1", "8.0 GiB", "2.0 GiB of", "12.3", "11.1", "1\u2009234 answers", "71 °C", "slowed down because of heat", "1 d 1 h",
+		"edge1", "8.0 GiB", "2.0 GiB of", "12.3", "11.1", "1\u2009234 answers", "71 °C", "slowed down because of heat", "does not shut down: 2.", "1 d 1 h",
 		`value="25"`, "model_failed", "format_invalid", "boom", "sees pictures", `<meter min="0" max="100" high="90" value="75"`, "<dd>2</dd>", "<dd>3</dd>",
 	} {
 		if !strings.Contains(body, want) {

@@ -3,9 +3,6 @@
 package main
 
 import (
-	"fmt"
-	"text/tabwriter"
-
 	"github.com/spf13/cobra"
 
 	"windhover/appliance"
@@ -15,11 +12,11 @@ func newDoctor() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check this machine and the appliance on it",
-		Long: `Looks at cores, frequency and heat, memory against the installed models, storage,
+		Long: `Looks at cores, clocks and heat, says how to convert models for it, looks at memory against the installed models, storage,
 the drop directory and the broker, and says what to do about what it finds. A
 request is sent through the broker to the appliance and back, if both run.
 
-ok is fine, warn works but could be better, FAIL must be repaired: the exit code
+ok is fine, warn works but could be better, bad must be repaired: the exit code
 is then 1.`,
 		Example: `  windhover doctor
   sudo -u windhover windhover doctor      with the rights of the service`,
@@ -36,7 +33,7 @@ is then 1.`,
 			if wantJSON(cmd) {
 				err = printJSON(cmd, report)
 			} else {
-				err = printFindings(cmd, report)
+				err = report.Print(cmd.OutOrStdout())
 			}
 			if err == nil && !report.OK {
 				err = errSilent
@@ -46,19 +43,4 @@ is then 1.`,
 	}
 	addConfigFlag(cmd)
 	return cmd
-}
-
-func printFindings(cmd *cobra.Command, r *appliance.DoctorReport) error {
-	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-	for _, f := range r.Findings {
-		if _, err := fmt.Fprintf(w, "%s\t%s\t%s\n", f.Status, f.Name, f.Detail); err != nil {
-			return err
-		}
-		if f.Advice != "" {
-			if _, err := fmt.Fprintf(w, "\t\t-> %s\n", f.Advice); err != nil {
-				return err
-			}
-		}
-	}
-	return w.Flush()
 }

@@ -34,12 +34,13 @@ var allowed = map[string][]string{
 	"engine":            {"kernels", "vqf", "vqf/seal", "engine/tokenizer", "engine/vision", "engine/grammar"},
 	"vqf/convert":       {"vqf", "vqf/seal", "vqf/gguf", "vqf/safetensors", "kernels", "engine/tokenizer"},
 	"appliance/disk":    {},
+	"appliance/machine": {},
 	"appliance/fetch":   {"control", "control/ota", "appliance/disk"},
 	"appliance/rollout": {"control", "control/ota", "appliance/disk"},
 	"appliance/update":  {"control", "control/ota", "appliance/disk", "appliance/fetch", "appliance/rollout"},
 	"appliance/web":     {"control"},
 	"appliance": {
-		"appliance/disk", "appliance/fetch", "appliance/rollout", "appliance/update", "appliance/web", "engine", "engine/tokenizer",
+		"appliance/disk", "appliance/fetch", "appliance/machine", "appliance/rollout", "appliance/update", "appliance/web", "engine", "engine/tokenizer",
 		"control", "control/broker", "control/ota", "vqf", "vqf/seal", "vqf/convert", "kernels",
 	},
 	"cmd/windhover": {
@@ -47,6 +48,7 @@ var allowed = map[string][]string{
 		"vqf", "vqf/seal", "vqf/convert", "vqf/gguf", "vqf/safetensors", "kernels",
 	},
 	"internal/testmodel": {"vqf", "kernels"},
+	"internal/testboard": {},
 	"internal/testsm2":   {},
 	"internal/testdisk":  {"appliance/disk"},
 	"internal/testcut":   {},

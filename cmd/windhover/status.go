@@ -25,12 +25,16 @@ func newStatus() *cobra.Command {
 			if wantJSON(cmd) {
 				return printJSON(cmd, doc)
 			}
-			if err := table(cmd, [][]string{
+			rows := [][]string{
 				{"device", doc.Device}, {"state", doc.State}, {"version", doc.Version}, {"up", fmt.Sprintf("%d s", doc.Uptime)},
 				{"mqtt", doc.MQTT}, {"kernels", doc.Kernels}, {"drop models into", doc.Drop},
 				{"queue", fmt.Sprintf("%d waiting, %d in work", doc.Stats.Queue, doc.Stats.Active)},
 				{"memory", fmt.Sprintf("%d MiB resident, %d MiB available", doc.Stats.RSSBytes>>20, doc.Stats.MemAvailable>>20)},
-			}); err != nil {
+			}
+			if s := doc.Stats; s.TempC != 0 {
+				rows = append(rows, []string{"heat", heatLine(s)})
+			}
+			if err := table(cmd, rows); err != nil {
 				return err
 			}
 			return printModels(cmd, doc.Models)
@@ -38,6 +42,18 @@ func newStatus() *cobra.Command {
 	}
 	addConfigFlag(cmd)
 	return cmd
+}
+
+// heatLine says how hot the box is and what that costs.
+func heatLine(s control.Stats) string {
+	line := fmt.Sprintf("%.0f °C", s.TempC)
+	if s.Throttled {
+		line += ", slowed down"
+	}
+	if s.RestingCores > 0 {
+		line += fmt.Sprintf(", %d cores rest", s.RestingCores)
+	}
+	return line
 }
 
 func newModels() *cobra.Command {
