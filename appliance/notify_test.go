@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -94,4 +95,16 @@ func TestWatchdog(t *testing.T) {
 	}
 	cancel()
 	<-done
+}
+
+// A reload is told from its beginning to its end, and a stop asks for the time that
+// requests in work may take.
+func TestReloadAndStopAreTold(t *testing.T) {
+	b := startBox(t, nil)
+	b.hup <- syscall.SIGHUP
+	b.heard(t, "RELOADING=1\nMONOTONIC_USEC=")
+	b.heard(t, "READY=1")
+	b.stop()
+	b.heard(t, "STOPPING=1")
+	b.heard(t, "EXTEND_TIMEOUT_USEC=30000000")
 }
