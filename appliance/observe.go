@@ -109,23 +109,30 @@ func (d *deployer) takeBack(ctx context.Context, name string, in installed, caus
 	}
 	d.book.Models[name] = before
 	d.save()
-	if s := d.seen[name]; s != nil {
-		d.condemn(s, in, coded(cause, control.HealthCheckFailed))
-	}
+	d.condemn(name, in, coded(cause, control.HealthCheckFailed))
 }
 
 // condemn tells of a dropped version that did not hold. Its file is not tried again
-// until somebody removes the marker.
-func (d *deployer) condemn(s *sighting, in installed, failure *control.Error) {
-	s.ready, s.failure, s.tried = false, failure, d.now()
-	s.digest, s.version = in.SHA256, in.Version
-	d.remember(s)
-	d.mark(s.Entry, func() error { return d.markBefore(s) })
-	d.isolate(s)
-	before := d.book.Models[s.Name]
-	d.log.Error("model version taken back", "event", "rolled_back", "model", s.Name, "version", in.Version, "serves", before.Version, "code", failure.Code.Name, "reason", failure.Message)
-	d.event(control.Occurrence{Event: "rolled_back", Model: s.Name, Code: failure.Code.Name, Message: fmt.Sprintf("version %s: %s; version %s serves again", in.Version, failure.Message, before.Version)})
+// until somebody removes the marker; one that has taken its place meanwhile is judged by
+// itself.
+func (d *deployer) condemn(name string, in installed, failure *control.Error) {
+	if s := d.seen[name]; s != nil && in.of(s.candidate) {
+		s.ready, s.failure, s.tried = false, failure, d.now()
+		s.digest, s.version = in.SHA256, in.Version
+		d.remember(s)
+		d.mark(s.Entry, func() error { return d.markBefore(s) })
+		d.isolate(s)
+	}
+	before := d.book.Models[name]
+	d.log.Error("model version taken back", "event", "rolled_back", "model", name, "version", in.Version, "serves", before.Version, "code", failure.Code.Name, "reason", failure.Message)
+	d.event(control.Occurrence{Event: "rolled_back", Model: name, Code: failure.Code.Name, Message: fmt.Sprintf("version %s: %s; version %s serves again", in.Version, failure.Message, before.Version)})
 	d.tookBack()
+}
+
+// of says whether a version came from these very files.
+func (in installed) of(c candidate) bool {
+	file, side := c.contents()
+	return file == in.Source && slices.Equal(side, in.Side)
 }
 
 // markBefore says beside a candidate that the version before serves, and why it does
@@ -187,15 +194,11 @@ func (d *deployer) fell(name string, in installed, failure *control.Error) {
 	d.book.Models[name] = in.Trial.Before
 }
 
-// recognise condemns a candidate that is a fallen version.
-func (d *deployer) recognise(s *sighting) {
-	f, ok := d.fallen[s.Name]
-	if !ok {
-		return
-	}
-	delete(d.fallen, s.Name) // another file is no concern of it
-	if file, side := s.contents(); file == f.in.Source && slices.Equal(side, f.in.Side) {
-		d.condemn(s, f.in, f.failure)
+// recognise tells of a fallen version, when what has its name is seen.
+func (d *deployer) recognise(name string) {
+	if f, ok := d.fallen[name]; ok {
+		delete(d.fallen, name)
+		d.condemn(name, f.in, f.failure)
 	}
 }
 

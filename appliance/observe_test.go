@@ -4,6 +4,7 @@ package appliance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -303,4 +304,60 @@ func TestReplacedByRemoving_P199(t *testing.T) {
 	if r.drained.Wait(); r.stored(t) != 0 {
 		t.Errorf("%d versions are in the store", r.stored(t))
 	}
+}
+
+// A third version that is on its way when the second one is taken back is not blamed
+// for it.
+func TestTakenBackBesideAnother(t *testing.T) {
+	r := newTrialRig(t)
+	third := tinyModel(t, func(c *testmodel.Config) { c.Seed += 5 })
+	r.put(t, "m.vqf", third[:len(third)/2])
+	r.scan(t.Context())
+	r.ends(t, 3, control.ModelIOError.Name)
+	r.scan(t.Context())
+	if r.serves(t, false) != r.old || exists(filepath.Join(r.drop, "m.vqf.failed")) {
+		t.Error("the version that comes is blamed")
+	}
+	r.put(t, "m.vqf", third)
+	r.scan(t.Context())
+	if got := r.serves(t, true); got == r.old || got == r.new || r.book.Models["m"].Trial.Before.SHA256 != r.old {
+		t.Errorf("%s serves", got)
+	}
+}
+
+// In a whole box: the weights of an update are lost under its mapping, three people are
+// told so, and the fourth gets an answer of the version before.
+func TestDaemonTakesBack_P197(t *testing.T) {
+	b := startBox(t, nil)
+	b.drop(t, "m.vqf", tinyModel(t, nil))
+	b.ready(t, "m")
+	b.connected(t)
+	old := modelDigest(t, b, "m")
+	b.drop(t, "m.vqf", tinyModel(t, func(c *testmodel.Config) { c.Seed = 9 }))
+	until(t, "the update serves", func() bool { return modelDigest(t, b, "m") != old })
+	stored := filepath.Join(b.cfg.Paths.store(), "sha256-"+modelDigest(t, b, "m"), storedName)
+	for range 2 { // the file that was dropped, and the copy that the model moves to
+		if err := os.Chmod(stored, 0o640); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(stored, 4096); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := b.client(t, "you")
+	ctx, cancel := context.WithTimeout(context.Background(), waitFor)
+	defer cancel()
+	for i := range 3 {
+		if _, err := c.Send(ctx, request(fmt.Sprintf("%d never asked", i), 8), nil); !errors.Is(err, control.ModelIOError) {
+			t.Fatalf("request %d: %v", i, err)
+		}
+	}
+	until(t, "the version before serves", func() bool { return modelDigest(t, b, "m") == old })
+	if a, err := c.Send(ctx, request("hello", 8), nil); err != nil || a.Done.Model.SHA256 != old {
+		t.Errorf("%v: %+v", err, a)
+	}
+	until(t, "it is counted", func() bool {
+		_, body := b.ask(t, false, "GET", "/metrics", nil)
+		return strings.Contains(string(body), "\nwindhover_rollbacks_total 1\n")
+	})
 }

@@ -239,7 +239,7 @@ func (d *deployer) sight(c candidate) *sighting {
 			s.failure, s.marked, s.regime = doc.failure(), true, doc.Regime
 			d.remember(s) // a failure of an earlier run
 		}
-		d.recognise(s)
+		d.recognise(c.Name)
 	case !s.untouched(c):
 		s.candidate, s.since, s.due = c, d.now(), time.Time{}
 		s.touched = s.ready && !d.book.Models[c.Name].linked(c)
