@@ -12,6 +12,7 @@ import (
 	"windhover/appliance/update"
 	"windhover/control"
 	"windhover/control/ota"
+	"windhover/engine"
 	"windhover/vqf"
 )
 
@@ -176,8 +177,8 @@ const probes = 3
 // that serves.
 func (u *updateDevice) Probe(ctx context.Context, model string, v rollout.Version, h ota.Health) error {
 	d := u.d
-	if h.Probe != "" {
-		return control.Errorf(control.Incompatible, "this device has no probe %q", h.Probe)
+	if h.Probe != "" && h.Golden == nil {
+		return control.Errorf(control.Incompatible, "this device has no probe %q, and the document says nothing of it: give health.golden", h.Probe)
 	}
 	d.work.Lock()
 	defer d.work.Unlock()
@@ -188,7 +189,10 @@ func (u *updateDevice) Probe(ctx context.Context, model string, v rollout.Versio
 	}
 	d.state(model, stateProbing)
 	before := d.reg.speedOf(model)
-	var err error
+	err := golden(ctx, t.servable, h)
+	if err != nil {
+		return coded(err, control.HealthCheckFailed)
+	}
 	for range probes {
 		d.pulse.look("trying "+model, readLimit)
 		if t.speed, err = d.probe(ctx, t.servable); err != nil {
@@ -199,6 +203,24 @@ func (u *updateDevice) Probe(ctx context.Context, model string, v rollout.Versio
 		}
 	}
 	return err
+}
+
+// golden holds what a model says against what it has to. The same file says the same on
+// every machine, so that another answer is another model, or a machine that calculates
+// wrong.
+func golden(ctx context.Context, s servable, h ota.Health) error {
+	g := h.Golden
+	if g == nil {
+		return nil
+	}
+	res, err := s.Generate(ctx, engine.Request{Tokens: s.Tokenizer().Encode(g.Prompt, false), MaxTokens: g.Tokens, Raw: true}, func(engine.Event) error { return nil })
+	if err != nil {
+		return err
+	}
+	if res.Text != g.Answer {
+		return control.Errorf(control.HealthCheckFailed, "probe %s: the model answers %.80q, and %.80q is signed", h.Probe, res.Text, g.Answer)
+	}
+	return nil
 }
 
 // Switch lets the loaded version serve; the one before drains.

@@ -24,6 +24,7 @@ import (
 	"windhover/control"
 	"windhover/control/ota"
 	"windhover/internal/testmodel"
+	"windhover/vqf"
 	"windhover/vqf/seal"
 )
 
@@ -511,4 +512,47 @@ func TestUpdatesReloaded(t *testing.T) {
 	}
 	reload(func(u *Updates) { u.Window = "" })
 	f.heard(t, "the window is gone", at(1, control.DesiredCurrent))
+}
+
+// A version that does not say what the document has signed is taken back, and one that
+// does stays.
+func TestGoldenPrompt_P183(t *testing.T) {
+	w := newWorks(t)
+	b := w.box(t, nil)
+	f := b.watch(t)
+	one, two := w.publish(t, "m", 1, versionOfModel(t, 1)), w.publish(t, "m", 2, versionOfModel(t, 2))
+	f.desired(w.document(1, one, nil))
+	f.heard(t, "the first version", at(1, control.DesiredCurrent))
+	ctx, cancel := context.WithTimeout(context.Background(), waitFor)
+	defer cancel()
+	c := b.client(t, "you")
+	says := func() string {
+		t.Helper()
+		a, err := c.Send(ctx, request("once upon", 6), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a.Text
+	}
+	ask := func(rev int64, m ota.Model, g *ota.Golden) {
+		f.desired(w.document(rev, m, func(d *ota.Desired) { d.Health.Probe, d.Health.Golden = "golden-1", g }))
+	}
+	// What the first one says is not what the second one does.
+	ask(2, two, &ota.Golden{Prompt: "once upon", Tokens: 6, Answer: says()})
+	r := f.heard(t, "the second version is refused", at(2, control.DesiredFailed))
+	if m := r.Models[0]; !errors.Is(m.Error, control.HealthCheckFailed) || !m.RolledBack || !strings.Contains(m.Error.Message, "golden-1") || b.serves(t, "m") != one.SHA256.String() {
+		t.Errorf("reported %+v: %v", m, m.Error)
+	}
+	third := w.publish(t, "m", 3, versionOfModel(t, 3))
+	ask(3, third, nil)
+	if r := f.heard(t, "a name alone is no probe", at(3, control.DesiredFailed)); !errors.Is(r.Models[0].Error, control.Incompatible) {
+		t.Errorf("reported %+v: %v", r.Models[0], r.Models[0].Error)
+	}
+	f.desired(w.document(4, w.publish(t, "m", 4, versionOfModel(t, 4)), nil))
+	f.heard(t, "another one", at(4, control.DesiredCurrent))
+	answer := says()
+	// The same model in another file, of a layout of its own.
+	again := w.publish(t, "m", 5, tinyModel(t, func(c *testmodel.Config) { c.Random, c.Seed, c.Q8 = true, 4, vqf.Layout4x4 }))
+	ask(5, again, &ota.Golden{Prompt: "once upon", Tokens: 6, Answer: answer})
+	f.heard(t, "it says what it has to", at(5, control.DesiredCurrent))
 }

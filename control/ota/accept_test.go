@@ -187,6 +187,9 @@ func TestDocumentBounds_P148(t *testing.T) {
 		{"from 0 to 1", func(d *ota.Desired) { d.Health.MinTPSRatio = 1.5 }},
 		{"from 0 to 1", func(d *ota.Desired) { d.Health.MaxErrorRatio = math.Copysign(0, -1) }},
 		{"observe_s", func(d *ota.Desired) { d.Health.ObserveS = -1 }},
+		{"golden", func(d *ota.Desired) { d.Health.Golden = &ota.Golden{Tokens: 1} }},
+		{"tokens 0", func(d *ota.Desired) { d.Health.Golden = &ota.Golden{Prompt: "p"} }},
+		{"golden", func(d *ota.Desired) { d.Health.Golden = &ota.Golden{Prompt: "p", Tokens: 1, Answer: strings.Repeat("a", 5000)} }},
 	} {
 		d := document(t)
 		c.change(d)

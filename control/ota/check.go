@@ -176,6 +176,24 @@ func (h Health) check() error {
 		return errors.New("min_tps_ratio and max_error_ratio are from 0 to 1")
 	case h.ObserveS < 0 || h.ObserveS > maxPeriodS:
 		return fmt.Errorf("observe_s %d is not from 0 to %d", h.ObserveS, maxPeriodS)
+	case h.Golden != nil:
+		return h.Golden.check()
+	}
+	return nil
+}
+
+// Bounds of a golden prompt.
+const (
+	maxGoldenText   = 4 << 10 // bytes, each of prompt and answer
+	maxGoldenTokens = 256
+)
+
+func (g *Golden) check() error {
+	switch {
+	case g.Prompt == "" || len(g.Prompt) > maxGoldenText || len(g.Answer) > maxGoldenText:
+		return fmt.Errorf("golden: prompt and answer have at most %d bytes, and the prompt is not empty", maxGoldenText)
+	case g.Tokens < 1 || g.Tokens > maxGoldenTokens:
+		return fmt.Errorf("golden: tokens %d is not from 1 to %d", g.Tokens, maxGoldenTokens)
 	}
 	return nil
 }

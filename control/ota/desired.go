@@ -81,10 +81,19 @@ type Rollout struct {
 
 // Health is what a version has to hold to stay.
 type Health struct {
-	Probe         string  `json:"probe,omitempty"` // name of a prompt with its answer; "": the built-in one
-	MinTPSRatio   float64 `json:"min_tps_ratio"`   // 0.7 of the tokens a second of the version before
-	ObserveS      int     `json:"observe_s"`       // 300
-	MaxErrorRatio float64 `json:"max_error_ratio"` // 0.05 of the requests
+	Probe         string  `json:"probe,omitempty"`  // name of Golden; "": the built-in prompt alone
+	Golden        *Golden `json:"golden,omitempty"` // what the model has to say; nil: anything
+	MinTPSRatio   float64 `json:"min_tps_ratio"`    // 0.7 of the tokens a second of the version before
+	ObserveS      int     `json:"observe_s"`        // 300
+	MaxErrorRatio float64 `json:"max_error_ratio"`  // 0.05 of the requests
+}
+
+// Golden is a prompt with the answer that a model gives to it on every machine: the
+// likeliest tokens, without a chat template.
+type Golden struct {
+	Prompt string `json:"prompt"`
+	Tokens int    `json:"tokens"` // of the answer, at most
+	Answer string `json:"answer"`
 }
 
 // Jitter is the longest wait before a download.
