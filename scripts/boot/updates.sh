@@ -33,9 +33,13 @@ reboot_part() {
 	check "and answers" answers r-6 shop
 	check "the journal tells of it" log_has MESSAGE_ID="$(message_id rolled_back)" WINDHOVER_MODEL=shop
 
+	check "no start loaded what was dropped a second time" not_unloaded
+
 	publish 3
 	check "a third one is on trial" within 180 reports '"version":"1.3".*"phase":"observing"'
 }
+
+not_unloaded() { ! log_has WINDHOVER_MODEL=tiny -g unloaded; }
 
 # loop_of_crashes kills the daemon as often as a version on trial may take it down.
 loop_of_crashes() {
