@@ -1,3 +1,4 @@
+#!/bin/bash
 # The first life: install, drop a model, ask it, look at what systemd says.
 
 install_part() {

@@ -1,3 +1,4 @@
+#!/bin/bash
 # The last life: an upgrade, a removal, another installation, a purge.
 
 leave_part() {

@@ -1,3 +1,4 @@
+#!/bin/bash
 # The second and third life: a reboot, updates over the air, a model that takes the
 # daemon down, and a power cut while a version is on trial.
 
