@@ -41,7 +41,11 @@ func (b *backend) child(ctx context.Context, args []string, progress func(done, 
 	}
 	defer func() { _ = r.Close() }() // read only
 	cmd := exec.CommandContext(ctx, b.self[0], append(append([]string{}, b.self[1:]...), append(args, "--progress-fd", "3")...)...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.Cancel = func() error {
+		err := cmd.Process.Signal(syscall.SIGTERM)
+		_ = cmd.Process.Signal(syscall.SIGCONT) // one that stands still hears nothing
+		return err
+	}
 	cmd.WaitDelay = childGrace
 	cmd.ExtraFiles = []*os.File{w}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -60,7 +64,7 @@ func (b *backend) child(ctx context.Context, args []string, progress func(done, 
 		readProgress(r, progress)
 	}()
 	ended := make(chan error, 1)
-	go func() { ended <- runAside(cmd, w, heap+childData) }()
+	go func() { ended <- runAside(cmd, w, heap+childData, b.heat) }()
 	err = <-ended
 	<-read
 	if ctx.Err() != nil {
@@ -77,7 +81,7 @@ func (b *backend) child(ctx context.Context, args []string, progress func(done, 
 // the process does, so no other goroutine may have it; and what the child is to
 // inherit, in all of its threads, must not stay with the daemon. w is the end of the
 // pipe that the child has.
-func runAside(cmd *exec.Cmd, w *os.File, data int64) error {
+func runAside(cmd *exec.Cmd, w *os.File, data int64, h *heat) error {
 	runtime.LockOSThread() // and never unlocked
 	// Politeness: the job runs without it too.
 	_ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), childNice)
@@ -87,6 +91,7 @@ func runAside(cmd *exec.Cmd, w *os.File, data int64) error {
 	if err != nil {
 		return err
 	}
+	defer h.hold(cmd.Process)()
 	// Without it the kernel would rather end the daemon, whose mapped weights count.
 	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", cmd.Process.Pid), []byte("1000"), 0)
 	limit := unix.Rlimit{Cur: uint64(data), Max: uint64(data)}

@@ -22,9 +22,12 @@ import (
 
 // runJob runs a conversion by a child of the given temper and returns its process id
 // once it has started, and where its end will be told.
-func runJob(t *testing.T, ctx context.Context, how string) (b *backend, pid int, done <-chan error) {
+func runJob(t *testing.T, ctx context.Context, how string, set ...func(*backend)) (b *backend, pid int, done <-chan error) {
 	t.Helper()
 	b = jobBackend(t, how)
+	for _, f := range set {
+		f(b)
+	}
 	write(t, filepath.Join(b.cfg.Paths.imports(), "m.gguf"), "source")
 	started, ended := make(chan int, 1), make(chan error, 1)
 	go func() {

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"math"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -48,6 +49,7 @@ type heat struct {
 	slowed  time.Time // when the CPU was seen to be slowed last
 	told    time.Time // when that was told last
 	refused bool
+	jobs    map[*os.Process]bool // that stand still while it is too hot; whether they do
 }
 
 // newHeat begins with as many cores as models compute on.
@@ -96,6 +98,8 @@ func (h *heat) look(now time.Time) {
 // one.
 type pacedModel interface{ Pace(n int) }
 
+var _ pacedModel = (*takesTurns)(nil)
+
 // take takes a look in, and says what there is to tell.
 func (h *heat) take(now time.Time, seen machine.Heat) (pace int, events []string) {
 	h.mu.Lock()
@@ -126,6 +130,7 @@ func (h *heat) take(now time.Time, seen machine.Heat) (pace int, events []string
 		h.refused = false
 		events = append(events, fmt.Sprintf("%s at %.0f °C: requests are taken again", zone.Name, zone.Celsius))
 	}
+	h.haltJobs()
 	return h.paceNow(), events
 }
 

@@ -3,10 +3,12 @@
 package appliance
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"os/exec"
 	"reflect"
 	"strings"
 	"testing"
@@ -84,8 +86,11 @@ func TestHeatPaces_P220_P221(t *testing.T) {
 		t.Errorf("after five hot looks: %+v, pace %d", n, s.pace())
 	}
 	s.at(30*time.Second, 80) // cool from here on
-	for range 3 {
-		s.at(30*time.Second, 80)
+	for i := range 6 {
+		s.at(15*time.Second, 80)
+		if got, want := s.numbers().RestingCores, 3-(i+1)/2; got != want {
+			t.Errorf("cool for %d s: %d cores rest, want %d", 15*(i+1), got, want)
+		}
 	}
 	if want := []int{0, 3, 2, 1, 2, 3, 0}; !reflect.DeepEqual(s.model.paces, want) {
 		t.Errorf("paces %v, want %v", s.model.paces, want)
@@ -201,5 +206,55 @@ func TestHeatStats_P224(t *testing.T) {
 		if n != (control.Stats{}) || h.pace() != 0 || h.refuses() != nil {
 			t.Errorf("%s: %+v", name, n)
 		}
+	}
+}
+
+// standsStill is whether the kernel says so of a process.
+func standsStill(t *testing.T, pid int) bool {
+	t.Helper()
+	stat := readText(t, fmt.Sprintf("/proc/%d/stat", pid))
+	return strings.HasPrefix(stat[strings.LastIndex(stat, ")")+1:], " T")
+}
+
+// (P226) A job stands still while one core is left, goes on when there are more, and is
+// canceled in either.
+func TestHeatHaltsJobs_P226(t *testing.T) {
+	s := newStove(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	_, pid, done := runJob(t, ctx, "endless", func(b *backend) { b.heat = s.heat })
+	hot := func() {
+		for range 3 {
+			s.at(6*time.Second, 106)
+		}
+	}
+	hot()
+	until(t, "the job stands still", func() bool { return standsStill(t, pid) })
+	s.at(time.Second, 80)
+	s.at(31*time.Second, 80)
+	until(t, "the job goes on", func() bool { return !standsStill(t, pid) })
+	s.at(6*time.Second, 106)
+	until(t, "the job stands still again", func() bool { return standsStill(t, pid) })
+	cancel()
+	select {
+	case err := <-done:
+		if !errors.Is(err, control.Canceled) {
+			t.Errorf("%v", err)
+		}
+	case <-time.After(waitFor):
+		t.Fatal("the job does not end")
+	}
+	late := exec.Command("sleep", "600")
+	if err := late.Start(); err != nil {
+		t.Fatal(err)
+	}
+	leave := s.hold(late.Process)
+	until(t, "a job that begins on a hot box stands still", func() bool { return standsStill(t, late.Process.Pid) })
+	leave()
+	if err := late.Process.Kill(); err != nil {
+		t.Error(err)
+	}
+	if err := late.Wait(); err == nil || len(s.jobs) != 0 {
+		t.Errorf("%v, %d processes are held", err, len(s.jobs))
 	}
 }
