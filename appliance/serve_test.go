@@ -4,6 +4,7 @@ package appliance
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -457,6 +458,11 @@ func TestReloadTakesOverThePolicy_P130(t *testing.T) {
 	b.cfg.Drop.RequireSignature = false
 	b.reload(t)
 	until(t, "the unsigned model serves again", func() bool { return state("m") == "ready" })
+	rec, err := b.job(t, "config_reload", "again", map[string]string{})
+	var said map[string][]string
+	if err != nil || json.Unmarshal(rec.Result, &said) != nil || said["applied"] == nil || said["needs_restart"] == nil {
+		t.Errorf("config_reload: %s, %v", rec.Result, err)
+	}
 }
 
 // reload asks the daemon to look again, as SIGHUP does.
