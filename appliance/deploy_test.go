@@ -9,7 +9,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"windhover/control"
 	"windhover/engine"
 	"windhover/internal/testmodel"
 )
@@ -194,6 +196,13 @@ func TestBadUpdateKeepsTheOldVersion_P68(t *testing.T) {
 	if !failed || !ready {
 		t.Errorf("markers: failed %v, ready %v; want both", failed, ready)
 	}
+	// One that is whole and does not hold when it is tried.
+	r.probe = func(context.Context, servable) (control.TokenSpeed, error) {
+		return control.TokenSpeed{}, control.Errorf(control.HealthCheckFailed, "it says nothing")
+	}
+	r.put(t, "m.vqf", tinyModel(t, func(c *testmodel.Config) { c.Seed = 7 }))
+	r.scan(ctx)
+	expect(t, r, "m ready* health_check_failed")
 	s, release, err := r.reg.acquire(ctx, "m")
 	if err != nil {
 		t.Fatal(err)
@@ -293,7 +302,7 @@ func TestStalled_P67(t *testing.T) {
 	if m := r.reg.list()[0]; m.Have != 1000 || m.Bytes != int64(len(whole)) {
 		t.Errorf("have %d of %d bytes, want 1000 of %d", m.Have, m.Bytes, len(whole))
 	}
-	r.clock = r.clock.Add(stallAfter)
+	r.clock = r.clock.Add(10 * time.Minute)
 	r.scan(ctx)
 	r.scan(ctx)
 	expect(t, r, "m stalled")

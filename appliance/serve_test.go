@@ -381,7 +381,7 @@ func TestTruncatedMapping(t *testing.T) {
 	})
 }
 
-func TestStartWithoutPort(t *testing.T) {
+func TestStartWithoutPort_P57(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

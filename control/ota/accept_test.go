@@ -143,7 +143,7 @@ func TestRaise_P147(t *testing.T) {
 	}
 }
 
-func TestDocumentBounds_P148(t *testing.T) {
+func TestDocumentBounds_P146_P148(t *testing.T) {
 	many := make([]ota.Model, 17)
 	for _, c := range []struct {
 		says   string
@@ -174,6 +174,8 @@ func TestDocumentBounds_P148(t *testing.T) {
 		{"sha256", func(d *ota.Desired) { d.Models[0].SHA256 = ota.Digest{} }},
 		{"size 0", func(d *ota.Desired) { d.Models[0].Size = 0 }},
 		{"no power of two", func(d *ota.Desired) { d.Models[0].Index.Block = 5000 }},
+		{"no power of two", func(d *ota.Desired) { d.Models[0].Index.Block = 2048 }},
+		{"no power of two", func(d *ota.Desired) { d.Models[0].Index.Block = 128 << 20 }},
 		{"take larger ones", func(d *ota.Desired) { d.Models[0].Size = 1 << 40 }},
 		{"ram_bytes", func(d *ota.Desired) { d.Models[0].Compat.RAMBytes = -1 }},
 		{"more than 64", func(d *ota.Desired) { d.Models[0].Compat.Features = make([]string, 65) }},
