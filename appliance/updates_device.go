@@ -201,8 +201,25 @@ func (u *updateDevice) Probe(ctx context.Context, model string, v rollout.Versio
 		if err = rollout.Healthy(h, before, rollout.Sample{TPS: t.speed.Decode}); err == nil {
 			return nil
 		}
+		before = u.slowedTo(ctx, model, before)
 	}
 	return err
+}
+
+// slowedTo is how fast the version that serves is at this moment, if that is less than
+// it was when it was measured: a machine that is busy with something else is no fault of
+// the version that is tried meanwhile.
+func (u *updateDevice) slowedTo(ctx context.Context, model string, before float64) float64 {
+	s, _, err := u.d.reg.find(model, true)
+	if err != nil || s == nil {
+		return before // it made room
+	}
+	defer u.d.reg.release(s)
+	u.d.pulse.look("measuring "+model, readLimit)
+	if now, err := u.d.probe(ctx, s.servable); err == nil && now.Decode > 0 {
+		before = min(before, now.Decode)
+	}
+	return before
 }
 
 // golden holds what a model says against what it has to. The same file says the same on

@@ -31,13 +31,15 @@ type installRequest struct {
 // onTrial is what of the health of a document an installation sets; the rest is the
 // appliance's.
 type onTrial struct {
-	ObserveS int `json:"observe_s"`
+	ObserveS    *int     `json:"observe_s,omitempty"`
+	MinTPSRatio *float64 `json:"min_tps_ratio,omitempty"`
 }
 
 func newInstall() *cobra.Command {
 	var broker brokerFlags
 	var id, rate, most string
 	var observe time.Duration
+	var speed float64
 	p := installRequest{}
 	cmd := &cobra.Command{
 		Use:   "install RECORD --url URL",
@@ -61,8 +63,13 @@ with --broker any broker.`,
 			if p.MaxBytes, err = appliance.ParseSize(most); err != nil {
 				return usagef(cmd, "--max-bytes: %v", err)
 			}
+			p.Health = new(onTrial) // what is not said is the appliance's own
 			if cmd.Flags().Changed("observe") {
-				p.Health = &onTrial{int(observe / time.Second)}
+				seconds := int(observe / time.Second)
+				p.Health.ObserveS = &seconds
+			}
+			if cmd.Flags().Changed("min-speed") {
+				p.Health.MinTPSRatio = &speed
 			}
 			data, err := readDocument(a[0])
 			if err != nil {
@@ -82,6 +89,7 @@ with --broker any broker.`,
 	f.StringVar(&rate, "max-rate", "0", "bytes a second, such as 1M; 0: no limit")
 	f.StringVar(&most, "max-bytes", "0", "bytes over the network in all, such as 2G; 0: no limit")
 	f.DurationVar(&observe, "observe", 5*time.Minute, "how long the version is on trial")
+	f.Float64Var(&speed, "min-speed", 0.7, "share of the tokens a second of the version before that it has to reach")
 	f.BoolVar(&p.Again, "again", false, "although this version was tried and refused before")
 	f.StringVar(&id, "id", "", "id of the job; the same id never runs twice (default: a new one)")
 	broker.add(cmd)
