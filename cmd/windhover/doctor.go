@@ -12,9 +12,10 @@ func newDoctor() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check this machine and the appliance on it",
-		Long: `Looks at cores, clocks and heat, says how to convert models for it, looks at memory against the installed models, storage,
-the drop directory and the broker, and says what to do about what it finds. A
-request is sent through the broker to the appliance and back, if both run.
+		Long: `Looks at cores, clocks and heat, memory against the installed models, storage,
+the drop directory and the broker, says what to do about what it finds, and how
+to convert models for this machine. A request is sent through the broker to the
+appliance and back, if both run.
 
 ok is fine, warn works but could be better, bad must be repaired: the exit code
 is then 1.`,
