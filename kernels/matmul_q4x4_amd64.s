@@ -147,6 +147,28 @@ block:
 	VPMADDUBSW   Y6, hi, hi            \
 	VPADDW       hi, lo, lo
 
+#define CONSTANTS_AVX2 \
+	MOVL         $0x88888888, AX   \
+	VMOVD        AX, X11           \
+	VPBROADCASTD X11, Y11          \
+	MOVL         $0x0f0f0f0f, AX   \
+	VMOVD        AX, X12           \
+	VPBROADCASTD X12, Y12          \
+	VPCMPEQW     Y14, Y14, Y14     \
+	VPSRLW       $15, Y14, Y14     \
+	VMOVDQU      ·spread2(SB), Y13
+
+#define BLOCK_AVX2 \
+	AVX2(0, Y2, Y7)            \
+	AVX2(1, Y3, Y8)            \
+	VPADDW       Y3, Y2, Y2    \
+	VPMADDWD     Y14, Y2, Y2   \
+	VPBROADCASTD (R10), X3     \
+	VPSRAD       $4, X3, X3    \
+	VPADDD       Y3, Y2, Y2    \
+	FINISH_AVX2                \
+	GEMV_NEXT(72)
+
 // func gemvQ4x4AVX2(dst *float32, w *byte, groups, nb int, q *int8, d *float32, bias *int32, ahead int)
 //
 // As gemvQ4x4VNNI with two lanes a register.
@@ -156,15 +178,7 @@ block:
 // Four 16-bit pairs are at most 4*2*15*127 = 15240 < 2^15; s as there.
 TEXT ·gemvQ4x4AVX2(SB), NOSPLIT, $0-64
 	GEMV_ARGS
-	MOVL         $0x88888888, AX
-	VMOVD        AX, X11
-	VPBROADCASTD X11, Y11
-	MOVL         $0x0f0f0f0f, AX
-	VMOVD        AX, X12
-	VPBROADCASTD X12, Y12
-	VPCMPEQW     Y14, Y14, Y14
-	VPSRLW       $15, Y14, Y14
-	VMOVDQU      ·spread2(SB), Y13
+	CONSTANTS_AVX2
 
 group:
 	GEMV_ACTS
@@ -172,21 +186,94 @@ group:
 
 block:
 	AHEAD72
-	AVX2(0, Y2, Y7)
-	AVX2(1, Y3, Y8)
-	VPADDW       Y3, Y2, Y2
-	VPMADDWD     Y14, Y2, Y2
-	VPBROADCASTD (R10), X3
-	VPSRAD       $4, X3, X3
-	VPADDD       Y3, Y2, Y2
-	FINISH_AVX2
-	GEMV_NEXT(72)
-	DECQ         CX
-	JNZ          block
+	BLOCK_AVX2
+	DECQ CX
+	JNZ  block
 
 	VMOVUPS X0, (DI)
 	ADDQ    $16, DI
 	DECQ    BX
 	JNZ     group
+	VZEROUPPER
+	RET
+
+// The windows of a matrix's columns (addproducts_amd64.go): near is one that will be
+// multiplied soon and comes into the first cache, far one for later and comes into the
+// second. A line of each is asked for with every block: asked for at once, more
+// than the CPU has under way would be dropped or waited for.
+//
+//	R11 near   R12 far
+
+// The lines behind the first nb, in which 72*nb bytes can end: nb/8 and one for what
+// the first line lacks.
+#define WINDOW_ENDS \
+	MOVQ       DX, AX          \
+	SHLQ       $6, AX          \
+	MOVQ       DX, CX          \
+	SHRQ       $3, CX          \
+	INCQ       CX              \
+end:                           \
+	PREFETCHT0 (R11)(AX*1)     \
+	PREFETCHT1 (R12)(AX*1)     \
+	ADDQ       $64, AX         \
+	DECQ       CX              \
+	JNZ        end             \
+	MOVQ       DX, CX
+
+#define WINDOW_LINE \
+	PREFETCHT0 (R11)      \
+	PREFETCHT1 (R12)      \
+	ADDQ       $64, R11   \
+	ADDQ       $64, R12
+
+// func windowQ4x4VNNI(dst *float32, w *byte, nb int, q *int8, d *float32, bias *int32, near, far *byte)
+//
+// As gemvQ4x4VNNI for one group, at w. Reads nothing at near and far.
+TEXT ·windowQ4x4VNNI(SB), NOSPLIT, $0-64
+	MOVQ dst+0(FP), DI
+	MOVQ w+8(FP), SI
+	MOVQ nb+16(FP), DX
+	MOVQ q+24(FP), R8
+	MOVQ d+32(FP), R9
+	MOVQ bias+40(FP), R10
+	MOVQ near+48(FP), R11
+	MOVQ far+56(FP), R12
+	CONSTANTS
+	WINDOW_ENDS
+	FROM_END
+	VXORPS X0, X0, X0
+
+block:
+	WINDOW_LINE
+	BLOCK
+	JNZ block
+
+	VMOVUPS X0, (DI)
+	VZEROUPPER
+	RET
+
+// func windowQ4x4AVX2(dst *float32, w *byte, nb int, q *int8, d *float32, bias *int32, near, far *byte)
+//
+// As gemvQ4x4AVX2 for one group, at w. Reads nothing at near and far.
+TEXT ·windowQ4x4AVX2(SB), NOSPLIT, $0-64
+	MOVQ dst+0(FP), DI
+	MOVQ w+8(FP), SI
+	MOVQ nb+16(FP), DX
+	MOVQ q+24(FP), R8
+	MOVQ d+32(FP), R9
+	MOVQ bias+40(FP), R10
+	MOVQ near+48(FP), R11
+	MOVQ far+56(FP), R12
+	CONSTANTS_AVX2
+	WINDOW_ENDS
+	VXORPS X0, X0, X0
+
+block:
+	WINDOW_LINE
+	BLOCK_AVX2
+	DECQ CX
+	JNZ  block
+
+	VMOVUPS X0, (DI)
 	VZEROUPPER
 	RET

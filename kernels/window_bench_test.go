@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BenchmarkWindow multiplies windows of columns, as the experts of a mixture are in
-// down, in turn with a run of rows of as many bytes: the median of the ratios of
+// BenchmarkWindow adds products of windows of columns, as the experts of a mixture are
+// in down, in turn with a run of rows of as many bytes: the median of the ratios of
 // neighbours says what apart costs.
 func BenchmarkWindow(b *testing.B) {
 	const rows, cols, width, windows = 2048, 128 * 768, 768, 8
@@ -36,20 +36,22 @@ func BenchmarkWindow(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				acts, dst := NewActs(1, width), make([]float32, rows)
+				acts, x, tmp := NewActs(1, width), make([]float32, rows), make([]float32, rows)
 				acts.Quantize(randFloats(newRand(2), width, "normal"), 1)
 				long, dense := NewActs(1, cols), make([]float32, rows)
 				long.Quantize(randFloats(newRand(2), cols, "normal"), 1)
 				r := newRand(3)
+				products := make([]Product, windows)
 				var ratios, rates []float64
 				bytes := float64(n / (cols / width) * windows)
 				for b.Loop() {
-					start := time.Now()
-					for range windows {
-						e := r.IntN(cols / width)
-						p := m.Part(0, rows, e*width, (e+1)*width)
-						MatMul(dst, rows, &p, acts, 0, rows)
+					clear(x)
+					for i := range products {
+						e := i*cols/width/windows + r.IntN(cols/width/windows)
+						products[i] = Product{Matrix: m.Part(0, rows, e*width, (e+1)*width), Acts: *acts, Weight: 1}
 					}
+					start := time.Now()
+					AddProducts(x, tmp, products, 0, rows)
 					apart := time.Since(start)
 					share := rows / (cols / width) * windows
 					row0 := r.IntN(rows/share) * share
