@@ -40,6 +40,9 @@ type mixture struct {
 	batch   []int32
 	experts []expertWeights
 
+	// down of those of one token, where all are windows to compute with; else empty.
+	windows []kernels.Product
+
 	// routed, when set by a test, sees the chosen experts [tokens][topK] of a layer.
 	routed func(layer int, ids []int32)
 }
@@ -84,6 +87,7 @@ func newMixture(c *Config, rows int, float bool) *mixture {
 	}
 	if !float {
 		m.in = kernels.NewActs(pairs, c.Dim)
+		m.windows = make([]kernels.Product, 0, c.TopK)
 	}
 	return m
 }

@@ -46,8 +46,27 @@ func (s *state) expertsOfBatch() {
 	s.unit = min(s.rowsOfUnit(n*c.MoEFFN, most*2*c.Dim), c.MoEFFN)
 	s.start(phaseExperts, n*s.expertUnits(), false)
 	s.start(phaseInner, n, s.tokens == 1)
+	s.gatherWindows()
 	s.chooseRows(c.Dim, c.FFN)
 	s.start(phaseDown, (c.Dim+s.unit-1)/s.unit, false)
+}
+
+// gatherWindows sees whether down of the experts in hand are windows that one token is
+// multiplied by, which are then read together.
+func (s *state) gatherWindows() {
+	m := s.moe
+	m.windows = m.windows[:0]
+	if s.tokens > 1 || s.float {
+		return
+	}
+	for i, e := range m.batch {
+		w, row := &m.experts[i], int(m.first[e])
+		if w.left != nil || w.down.Pitch == 0 {
+			m.windows = m.windows[:0]
+			return
+		}
+		m.windows = append(m.windows, kernels.Product{Matrix: w.down, Acts: s.inFFN.acts.Rows(row, 1), Weight: m.weight[row]})
+	}
 }
 
 // expertUnits is how many units the rows of an expert's gate are.
@@ -116,6 +135,10 @@ func (s *state) expertUnit(worker, i, r0 int) {
 func (s *state) downUnit(worker, r0 int) {
 	m, c := s.moe, s.cfg
 	r1 := min(r0+s.unit, c.Dim)
+	if len(m.windows) > 0 {
+		kernels.AddProducts(s.x, s.proj, m.windows, r0, r1)
+		return
+	}
 	for i, e := range m.batch {
 		tokens, first := m.tokensOf(e)
 		down := &m.experts[i].down

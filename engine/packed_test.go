@@ -33,8 +33,10 @@ func TestPackedDown(t *testing.T) {
 			for _, act := range activations() {
 				what := fmt.Sprintf("%s, q8 %v, q4 %v, %s", kind, c.Q8, c.Q4, act)
 				opt := Options{Activations: act}
-				want := logitsOf(t, windows(t, load(t, path, opt)), tokens, 0)
-				m := load(t, path, opt)
+				m := windows(t, load(t, path, opt))
+				want := logitsOf(t, m, tokens, 0)
+				sameBits(t, what+", windows, one by one", logitsOf(t, m, tokens, 1), want)
+				m = load(t, path, opt)
 				res := m.w.res.(*mapped)
 				m.st.stop.Store(true)
 				if err := m.feed(tokens[:1]); !errors.Is(err, errStopped) {
