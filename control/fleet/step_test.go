@@ -55,6 +55,20 @@ func TestStages_P191(t *testing.T) {
 
 func Same(a, b *ota.Desired) bool { return fleet.Same(a, b) }
 
+// mixed is a result of which so many fail, so many have it, and the rest is at it.
+func mixed(failed, current int) func(int) string {
+	n := 0
+	return func(int) string {
+		switch n++; {
+		case n <= failed:
+			return control.DesiredFailed
+		case n <= failed+current:
+			return control.DesiredCurrent
+		}
+		return control.DesiredRunning
+	}
+}
+
 // What takes a roll-out back, and what does not.
 func TestThresholds_P192(t *testing.T) {
 	const current, failed, running = control.DesiredCurrent, control.DesiredFailed, control.DesiredRunning
@@ -79,6 +93,8 @@ func TestThresholds_P192(t *testing.T) {
 		{"five failed, the rest is at it", 200, 50, func(int) func(int) string { return first(5, failed, running) }, "back"},
 		{"five in a hundred failed", 1000, 10, func(due int) func(int) string { return first(due/20, failed, current) }, "on"},
 		{"six in a hundred failed", 1000, 10, func(due int) func(int) string { return first(due*6/100+1, failed, current) }, "back"},
+		{"4 of 64 failed, the rest is at it", 1000, 10, func(int) func(int) string { return mixed(4, 60) }, "back"},
+		{"3 of 63 failed, the rest is at it", 1000, 10, func(int) func(int) string { return mixed(3, 60) }, "stay"},
 		{"enough are done, some are at it", 1000, 10, func(due int) func(int) string { return first(due/20, running, current) }, "on"},
 		{"too many are still at it", 1000, 10, func(due int) func(int) string { return first(due/10, running, current) }, "stay"},
 		{"one of two failed", 345, 1, func(int) func(int) string { return first(1, failed, current) }, "back"},
