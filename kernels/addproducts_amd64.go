@@ -4,8 +4,6 @@
 
 package kernels
 
-import "unsafe"
-
 // Windows come into the second cache windowFar of them before their turn and into
 // the first windowNear before: into the first at once they would come at half the
 // speed (Zen 4).
@@ -21,9 +19,9 @@ const windowSums = 512
 // false. A window is too short for a CPU's own prefetchers, which begin anew with
 // each, and begins on a page of its own. So it goes by row groups, and within one by
 // products: the next windows are known across the end of a product, and the entries of
-// page tables for those of a row group lie together. The pages of a row group
-// are touched together before any of its windows is fetched, so that the CPU
-// translates several addresses at once instead of waiting for each.
+// page tables for those of a row group lie together. To touch the pages of a row
+// group together before any of its windows is fetched gains half with pages of 4 KiB
+// and costs a tenth with large ones, which files come in.
 func addWindows(x []float32, products []Product, row0, row1 int) bool {
 	k := len(products)
 	first := &products[0].Matrix
@@ -42,10 +40,6 @@ func addWindows(x []float32, products []Product, row0, row1 int) bool {
 		end := min(r+step, row1)
 		for g := r / h; g < end/h; g++ {
 			for i := range products {
-				m := &products[i].Matrix
-				touchPages(m.Data, (g+windowFar/k+1)*m.Pitch, nb*Q4x4.GroupBytes())
-			}
-			for i := range products {
 				a := &products[i].Acts
 				w := &products[i].Matrix.Data[g*products[i].Matrix.Pitch]
 				near, far := windowAfter(products, g, i+windowNear, w), windowAfter(products, g, i+windowFar, w)
@@ -62,19 +56,6 @@ func addWindows(x []float32, products []Product, row0, row1 int) bool {
 		}
 	}
 	return true
-}
-
-// touchPages fetches a line of each page that n bytes from data[from] on lie in, if they
-// are there; n is at most a page and a byte.
-func touchPages(data []byte, from, n int) {
-	const page = 4096
-	if from+n > len(data) {
-		return
-	}
-	prefetchLines(&data[from], 1)
-	if uintptr(unsafe.Pointer(&data[from]))%page+uintptr(n) > page {
-		prefetchLines(&data[from+n-1], 1)
-	}
 }
 
 // windowAfter is the window of product i in row group g, counted on into the row
