@@ -241,6 +241,22 @@ func TestVerifyJobKeys_P128(t *testing.T) {
 			t.Errorf("%s: %s", c.name, raw)
 		}
 	}
+	// Of a model that serves the job says what it is trusted with.
+	r := newRig(t, t.TempDir())
+	r.trustMinisignKey(t, "maker", ours.Public())
+	r.put(t, "m.vqf", plain)
+	r.put(t, "m.vqf.minisig", minisig(t, ours, plain))
+	r.put(t, "mine.vqf", plain)
+	r.scan(context.Background())
+	b := jobBackend(t, "good")
+	b.reg = r.reg
+	for name, want := range map[string]string{"m": "minisign", "mine": "local"} {
+		out, err := b.RunJob(context.Background(), control.Job{ID: "j", Client: "you", Type: "verify", Params: fmt.Appendf(nil, `{"model":%q}`, name)}, func(control.JobProgress) {})
+		doc, err2 := json.Marshal(out)
+		if err != nil || err2 != nil || !strings.Contains(string(doc), fmt.Sprintf(`"trust":%q`, want)) {
+			t.Errorf("model %s: %s, %v, %v; want trust %s", name, doc, err, err2, want)
+		}
+	}
 }
 
 // What a child found out about a file keeps its name.

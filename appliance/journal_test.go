@@ -34,7 +34,7 @@ func journalOf(w io.Writer, err error) (*slog.Logger, *[]sent) {
 	})), &list
 }
 
-func TestJournal(t *testing.T) {
+func TestJournal_P200(t *testing.T) {
 	var rest bytes.Buffer
 	log, list := journalOf(&rest, nil)
 	log.Info("plain")

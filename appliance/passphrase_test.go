@@ -119,6 +119,11 @@ func TestEncryptedModels_P143(t *testing.T) {
 			if bytes.Contains(log.Bytes(), []byte(secret)) {
 				t.Errorf("the passphrase is in the log:\n%s", log.String())
 			}
+			// Once there is the right one it serves, and nobody has to touch the file.
+			r.who.pass.file = filepath.Join(t.TempDir(), "key")
+			write(t, r.who.pass.file, secret)
+			r.scan(context.Background())
+			expect(t, r, "m ready*")
 		})
 	}
 }

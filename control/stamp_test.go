@@ -76,6 +76,22 @@ func TestStampedJobs_P182(t *testing.T) {
 	if len(recs) != 3 || recs["a"].Version != 8 || recs["c"].Version != 2 || recs["c"].Status != JobRunning {
 		t.Errorf("afterwards %+v", recs)
 	}
+	// The end of a job whose file cannot be written is known by the file's name.
+	stamp(j, rec("b", JobRunning, 5, nil))
+	inTheWay := filepath.Join(dir, "jobs", jobName("me", "b"))
+	if err := os.Mkdir(inTheWay, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.put(jobFile{Record: rec("b", JobSucceeded, 6, nil), Params: []byte("{}")}); err == nil {
+		t.Error("what was not written whole is no error")
+	}
+	if err := os.Remove(inTheWay); err != nil {
+		t.Fatal(err)
+	}
+	j, recs = open()
+	if r := recs["b"]; r.Status != JobSucceeded || r.Version != 6 {
+		t.Errorf("not written: %+v", r)
+	}
 	for _, id := range []string{"a", "b", "c"} {
 		if err := j.remove("me", id); err != nil {
 			t.Error(err)

@@ -16,7 +16,7 @@ import (
 
 // Whoever asks in another realm finds nothing of what was asked in the first, and is
 // told the same; so it stays when prefixes are saved and restored.
-func TestRealmsShareNothing(t *testing.T) {
+func TestRealmsShareNothing_P210(t *testing.T) {
 	c := noisy()
 	c.MaxSeq = 1024
 	model, saved := testmodel.Write(t, c), filepath.Join(t.TempDir(), "prefixes")
@@ -77,7 +77,7 @@ func TestRealmsGo(t *testing.T) {
 }
 
 // A picture that another realm has seen is computed again, and is the same.
-func TestRealmsSeeForThemselves(t *testing.T) {
+func TestRealmsSeeForThemselves_P210(t *testing.T) {
 	m := seeing(t, Options{Threads: 1})
 	ids, pics := sceneOf(t, m)
 	began := 0

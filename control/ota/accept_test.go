@@ -191,7 +191,9 @@ func TestDocumentBounds_P146_P148(t *testing.T) {
 		{"observe_s", func(d *ota.Desired) { d.Health.ObserveS = -1 }},
 		{"golden", func(d *ota.Desired) { d.Health.Golden = &ota.Golden{Tokens: 1} }},
 		{"tokens 0", func(d *ota.Desired) { d.Health.Golden = &ota.Golden{Prompt: "p"} }},
-		{"golden", func(d *ota.Desired) { d.Health.Golden = &ota.Golden{Prompt: "p", Tokens: 1, Answer: strings.Repeat("a", 5000)} }},
+		{"golden", func(d *ota.Desired) {
+			d.Health.Golden = &ota.Golden{Prompt: "p", Tokens: 1, Answer: strings.Repeat("a", 5000)}
+		}},
 	} {
 		d := document(t)
 		c.change(d)
