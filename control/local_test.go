@@ -110,7 +110,7 @@ func TestAskSharesQueueAndLimits_P171(t *testing.T) {
 // When the caller goes, so does the request: one in work and one that waits.
 func TestAskCancels(t *testing.T) {
 	step := make(chan struct{})
-	ended := make(chan error, 1)
+	ended := make(chan error, 2) // of the second too, where the first leaves its place before the second is told
 	answer := until(step, 1<<20)
 	g := newRig(t, &fake{generate: func(ctx context.Context, r *Request, emit func(Event) error) (*Result, error) {
 		res, err := answer(ctx, r, emit)
@@ -120,6 +120,7 @@ func TestAskCancels(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	first, second := make(chan error, 1), make(chan error, 1)
 	running, waiting := make(chan struct{}), make(chan struct{})
+	var accepted sync.Once
 	go func() {
 		first <- g.Server.Ask(ctx, localChat("http", "x"), func(r *Reply) error {
 			if r.Type == TypeDelta {
@@ -132,7 +133,7 @@ func TestAskCancels(t *testing.T) {
 	<-running
 	gone := errors.New("gone")
 	go func() {
-		second <- g.Server.Ask(ctx, localChat("http", "y"), func(*Reply) error { close(waiting); return nil })
+		second <- g.Server.Ask(ctx, localChat("http", "y"), func(*Reply) error { accepted.Do(func() { close(waiting) }); return nil })
 	}()
 	<-waiting
 	cancel(gone)
