@@ -293,6 +293,7 @@ func TestListenerPanics(t *testing.T) {
 		}()
 		_, _ = m.Generate(ctx, Request{Tokens: chat("")}, func(Event) error { panic("listener") })
 	}()
+	settle(t, m) // the pass under way looks at trace
 	// So does one of the pass, in whom it was for.
 	m.st.trace = func(int, []float32) { panic("pass") }
 	func() {
