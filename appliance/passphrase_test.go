@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -84,15 +85,20 @@ func TestPassphraseSources_P142(t *testing.T) {
 func TestEncryptedModels_P143(t *testing.T) {
 	const secret = "correct horse battery staple"
 	data := sealedModel(t, sealing{passphrase: secret}, nil)
+	weight, _, _ := places(t, data)
+	changed := slices.Clone(data)
+	changed[weight] ^= 1
 	tests := []struct {
 		name, passphrase, file string
+		data                   []byte
 		want                   string
 		says                   []string
 	}{
-		{"right", secret, "", "m ready*", nil},
-		{"wrong", "wrong", "", "m failed tag_mismatch", []string{"passphrase"}},
-		{"none", "", "", "m failed passphrase_missing", []string{"vqf.key_file", credentialName}},
-		{"a file that is not there", "", "/nowhere/key", "m failed passphrase_missing", []string{"/nowhere/key"}},
+		{"right", secret, "", data, "m ready*", nil},
+		{"wrong", "wrong", "", data, "m failed tag_mismatch", []string{"passphrase"}},
+		{"a bit was changed", secret, "", changed, "m failed tag_mismatch", []string{"damaged"}},
+		{"none", "", "", data, "m failed passphrase_missing", []string{"vqf.key_file", credentialName}},
+		{"a file that is not there", "", "/nowhere/key", data, "m failed passphrase_missing", []string{"/nowhere/key"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -102,7 +108,7 @@ func TestEncryptedModels_P143(t *testing.T) {
 			r.log = slog.New(slog.NewTextHandler(&log, nil))
 			r.who = newAuthority(Config{VQF: VQF{KeyFile: tt.file}}, func(name string) string { return r.env[name] }, r.log)
 			r.env[keyVariable] = tt.passphrase
-			r.put(t, "m.vqf", data)
+			r.put(t, "m.vqf", tt.data)
 			r.scan(context.Background())
 			expect(t, r, tt.want)
 			if tt.says != nil {
@@ -123,7 +129,11 @@ func TestEncryptedModels_P143(t *testing.T) {
 			r.who.pass.file = filepath.Join(t.TempDir(), "key")
 			write(t, r.who.pass.file, secret)
 			r.scan(context.Background())
-			expect(t, r, "m ready*")
+			want := "m ready*"
+			if !bytes.Equal(tt.data, data) {
+				want = tt.want
+			}
+			expect(t, r, want)
 		})
 	}
 }
@@ -172,6 +182,18 @@ func TestPassphraseRotated_P144(t *testing.T) {
 	r.put(t, "m.vqf", data)
 	r.scan(ctx)
 	expect(t, r, "m ready*")
+	// That what is deciphered is noise is told before the tag is read; whether it would be
+	// is asked of the record.
+	in := r.book.Models["m"]
+	for passphrase, want := range map[string]bool{"old": true, "new": false} {
+		k, err := seal.KeyFromPassphrase([]byte(passphrase))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := in.compared(k, r.store.weights(in.Key)); got != want {
+			t.Errorf("the tag counts as compared under %q: %v", passphrase, got)
+		}
+	}
 	r.close(context.Background())
 	weight, _, _ := places(t, data)
 	r.spoil(t, "m", weight)
@@ -195,6 +217,7 @@ func TestPassphraseRotated_P144(t *testing.T) {
 	r.put(t, "m.vqf", sealedModel(t, sealing{passphrase: "new"}, func(c *testmodel.Config) { c.Seed = 2 }))
 	r.scan(ctx)
 	expect(t, r, "m ready* tag_mismatch")
+	r.says(t, "m", "HMAC-SM3") // and is not told by what is deciphered
 	write(t, key, "new\n")
 	r.scan(ctx)
 	expect(t, r, "m ready*")
