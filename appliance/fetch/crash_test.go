@@ -46,49 +46,42 @@ func TestCrashMatrix(t *testing.T) {
 		t.Fatalf("only %d changes of the disk", count.Changes)
 	}
 	trials := 0
-	for _, kind := range testdisk.Kinds {
-		for at := 1; at <= count.Changes; at++ {
-			if testing.Short() && (at+int(kind))%4 != 0 {
-				continue
-			}
-			for _, loss := range []testdisk.Loss{testdisk.Nothing, testdisk.Everything, testdisk.Something} {
-				trials++
-				d, a := world()
-				o := &origin{content: file}
-				faults := &testdisk.Faults{FS: d, At: at, Kind: kind}
-				var err error
-				whole := testdisk.Survive(func() { _, err = bring(t, newFetcher(faults, o), a) })
-				trial := fmt.Sprintf("%v at %s, loss %d", kind, faults.Last, loss)
-				switch {
-				case kind.Ends() == whole:
-					t.Fatalf("%s: came to its end: %v", trial, whole)
-				case kind == testdisk.Full && err != nil && !errors.Is(err, control.InsufficientStore):
-					t.Errorf("%s: %v, want insufficient_storage", trial, err)
-				case kind == testdisk.Broken && err == nil:
-					t.Errorf("%s: no error", trial)
-				}
-				d.Restart(loss, uint64(at))
-				if _, err := bring(t, newFetcher(d, o), a); err != nil {
-					t.Fatalf("%s: the second time: %v", trial, err)
-				}
-				if !bytes.Equal(d.Get(stored), file) || d.Mode(stored) != 0o440 {
-					t.Errorf("%s: the file is another one, mode %o", trial, d.Mode(stored))
-				}
-				if names := d.Names(); len(names) != 2 {
-					t.Errorf("%s: left %v", trial, names)
-				}
-				if !bytes.Equal(d.Get(old), file[9*block:11*block]) {
-					t.Errorf("%s: what serves was changed", trial)
-				}
-				if most := int64(len(file) + 4*block); o.served > most {
-					t.Errorf("%s: %d bytes were read, want at most %d", trial, o.served, most)
-				}
-				// It stays, whatever comes.
-				d.Restart(testdisk.Everything, 0)
-				if !bytes.Equal(d.Get(stored), file) {
-					t.Errorf("%s: a power cut afterwards takes the file away", trial)
-				}
-			}
+	for x := range testdisk.Trials(count.Changes, testing.Short()) {
+		trials++
+		d, a := world()
+		o := &origin{content: file}
+		faults := &testdisk.Faults{FS: d, At: x.At, Kind: x.Kind}
+		var err error
+		whole := testdisk.Survive(func() { _, err = bring(t, newFetcher(faults, o), a) })
+		trial := fmt.Sprintf("%v at %s, loss %d", x.Kind, faults.Last, x.Loss)
+		switch {
+		case x.Kind.Ends() == whole:
+			t.Fatalf("%s: came to its end: %v", trial, whole)
+		case x.Kind == testdisk.Full && err != nil && !errors.Is(err, control.InsufficientStore):
+			t.Errorf("%s: %v, want insufficient_storage", trial, err)
+		case x.Kind == testdisk.Broken && err == nil:
+			t.Errorf("%s: no error", trial)
+		}
+		d.Restart(x.Loss, uint64(x.At))
+		if _, err := bring(t, newFetcher(d, o), a); err != nil {
+			t.Fatalf("%s: the second time: %v", trial, err)
+		}
+		if !bytes.Equal(d.Get(stored), file) || d.Mode(stored) != 0o440 {
+			t.Errorf("%s: the file is another one, mode %o", trial, d.Mode(stored))
+		}
+		if names := d.Names(); len(names) != 2 {
+			t.Errorf("%s: left %v", trial, names)
+		}
+		if !bytes.Equal(d.Get(old), file[9*block:11*block]) {
+			t.Errorf("%s: what serves was changed", trial)
+		}
+		if most := int64(len(file) + 4*block); o.served > most {
+			t.Errorf("%s: %d bytes were read, want at most %d", trial, o.served, most)
+		}
+		// It stays, whatever comes.
+		d.Restart(testdisk.Everything, 0)
+		if !bytes.Equal(d.Get(stored), file) {
+			t.Errorf("%s: a power cut afterwards takes the file away", trial)
 		}
 	}
 	t.Logf("%d changes of the disk, %d trials", count.Changes, trials)

@@ -114,7 +114,7 @@ func TestByteBudget_P154(t *testing.T) {
 			a := artifact(t, "cdn")
 			a.MaxBytes = int64(len(file))
 			for n := range 4 { // killed three times
-				faults := &testdisk.Faults{FS: d, At: at, Kind: testdisk.Kinds[n%3]}
+				faults := &testdisk.Faults{FS: d, At: at, Kind: testdisk.Fault(n % 3)}
 				f := newFetcher(faults, o)
 				testdisk.Survive(func() { _, _ = f.Fetch(t.Context(), a) }) // what comes of it shows below
 				if at == 0 {

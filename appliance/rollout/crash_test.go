@@ -24,43 +24,36 @@ func matrix(t *testing.T, next func() *release, check func(trial string, old, ne
 		t.Fatalf("only %d changes of the disk", count.Changes)
 	}
 	trials := 0
-	for _, kind := range testdisk.Kinds {
-		for at := 1; at <= count.Changes; at++ {
-			if testing.Short() && (at+int(kind))%4 != 0 {
-				continue
-			}
-			for _, loss := range []testdisk.Loss{testdisk.Nothing, testdisk.Everything, testdisk.Something} {
-				trials++
-				fresh, d := next(), world(t, old)
-				all := []*release{old, fresh}
-				faults := &testdisk.Faults{FS: d, At: at, Kind: kind}
-				b, whole := life(t, faults, nil, all, fresh.want(42))
-				trial := fmt.Sprintf("%v at %s, loss %d", kind, faults.Last, loss)
-				if whole == kind.Ends() {
-					t.Fatalf("%s: came to its end: %v", trial, whole)
-				}
-				if whole && b.serving != old.SHA256 && b.serving != fresh.SHA256 {
-					t.Errorf("%s: %s serves", trial, b.serving)
-				}
-				if r := b.last(); whole && kind == testdisk.Full && r.Status == rollout.Failure && r.Err.Code != control.InsufficientStore && fresh.bad == "" {
-					t.Errorf("%s: %v, want insufficient_storage", trial, r.Err)
-				}
-				d.Restart(loss, uint64(at))
-				// The start alone: something serves, and nothing is under way for ever.
-				b, whole = life(t, d, nil, all)
-				s := load(t, d)
-				if !whole || s.Running() || b.serving != old.SHA256 && b.serving != fresh.SHA256 {
-					t.Fatalf("%s: after the start: whole %v, running %v, %s serves", trial, whole, s.Running(), b.serving)
-				}
-				if s.Memory.Floors[name] < old.Release {
-					t.Errorf("%s: the floor is %d", trial, s.Memory.Floors[name])
-				}
-				b, _ = life(t, d, nil, all, fresh.want(42))
-				check(trial, old, fresh, b, load(t, d))
-				if names := d.Names(); len(names) > 3 { // the state and two versions
-					t.Errorf("%s: left %v", trial, names)
-				}
-			}
+	for x := range testdisk.Trials(count.Changes, testing.Short()) {
+		trials++
+		fresh, d := next(), world(t, old)
+		all := []*release{old, fresh}
+		faults := &testdisk.Faults{FS: d, At: x.At, Kind: x.Kind}
+		b, whole := life(t, faults, nil, all, fresh.want(42))
+		trial := fmt.Sprintf("%v at %s, loss %d", x.Kind, faults.Last, x.Loss)
+		if whole == x.Kind.Ends() {
+			t.Fatalf("%s: came to its end: %v", trial, whole)
+		}
+		if whole && b.serving != old.SHA256 && b.serving != fresh.SHA256 {
+			t.Errorf("%s: %s serves", trial, b.serving)
+		}
+		if r := b.last(); whole && x.Kind == testdisk.Full && r.Status == rollout.Failure && r.Err.Code != control.InsufficientStore && fresh.bad == "" {
+			t.Errorf("%s: %v, want insufficient_storage", trial, r.Err)
+		}
+		d.Restart(x.Loss, uint64(x.At))
+		// The start alone: something serves, and nothing is under way for ever.
+		b, whole = life(t, d, nil, all)
+		s := load(t, d)
+		if !whole || s.Running() || b.serving != old.SHA256 && b.serving != fresh.SHA256 {
+			t.Fatalf("%s: after the start: whole %v, running %v, %s serves", trial, whole, s.Running(), b.serving)
+		}
+		if s.Memory.Floors[name] < old.Release {
+			t.Errorf("%s: the floor is %d", trial, s.Memory.Floors[name])
+		}
+		b, _ = life(t, d, nil, all, fresh.want(42))
+		check(trial, old, fresh, b, load(t, d))
+		if names := d.Names(); len(names) > 3 { // the state and two versions
+			t.Errorf("%s: left %v", trial, names)
 		}
 	}
 	t.Logf("%d changes of the disk, %d trials", count.Changes, trials)

@@ -132,30 +132,26 @@ func TestReplaceAtAnyMoment(t *testing.T) {
 	if count.Changes < 5 {
 		t.Fatalf("only %d changes", count.Changes)
 	}
-	for _, kind := range testdisk.Kinds {
-		for at := 1; at <= count.Changes; at++ {
-			for _, loss := range []testdisk.Loss{testdisk.Nothing, testdisk.Everything, testdisk.Something} {
-				d := &testdisk.Disk{}
-				d.Put("/s/f", []byte("old"), 0o600)
-				f := &testdisk.Faults{FS: d, At: at, Kind: kind}
-				var err error
-				whole := testdisk.Survive(func() { err = disk.Replace(f, "/s/f", []byte("new content"), 0o600) })
-				name := fmt.Sprintf("%v at %s", kind, f.Last)
-				if whole == kind.Ends() {
-					t.Fatalf("%s: came to its end: %v", name, whole)
-				}
-				d.Restart(loss, uint64(at))
-				got := string(d.Get("/s/f"))
-				if got != "old" && got != "new content" || whole && err == nil && got != "new content" {
-					t.Errorf("%s: %q, error %v", name, got, err)
-				}
-				if err := disk.Replace(d, "/s/f", []byte("next"), 0o600); err != nil {
-					t.Errorf("%s: the next try: %v", name, err)
-				}
-				if got := d.Names(); !slices.Equal(got, []string{"/s/f"}) {
-					t.Errorf("%s: left %v", name, got)
-				}
-			}
+	for x := range testdisk.Trials(count.Changes, false) {
+		d := &testdisk.Disk{}
+		d.Put("/s/f", []byte("old"), 0o600)
+		f := &testdisk.Faults{FS: d, At: x.At, Kind: x.Kind}
+		var err error
+		whole := testdisk.Survive(func() { err = disk.Replace(f, "/s/f", []byte("new content"), 0o600) })
+		name := fmt.Sprintf("%v at %s", x.Kind, f.Last)
+		if whole == x.Kind.Ends() {
+			t.Fatalf("%s: came to its end: %v", name, whole)
+		}
+		d.Restart(x.Loss, uint64(x.At))
+		got := string(d.Get("/s/f"))
+		if got != "old" && got != "new content" || whole && err == nil && got != "new content" {
+			t.Errorf("%s: %q, error %v", name, got, err)
+		}
+		if err := disk.Replace(d, "/s/f", []byte("next"), 0o600); err != nil {
+			t.Errorf("%s: the next try: %v", name, err)
+		}
+		if got := d.Names(); !slices.Equal(got, []string{"/s/f"}) {
+			t.Errorf("%s: left %v", name, got)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"sync"
 	"syscall"
 
@@ -24,15 +25,37 @@ const (
 	Broken              // it is not made, and the disk reports an error, this once
 )
 
-// Kinds are all faults.
-var Kinds = []Fault{Before, Torn, After, Full, Broken}
-
 func (f Fault) String() string {
 	return [...]string{"before", "torn", "after", "full", "broken"}[f]
 }
 
 // Ends says whether a fault ends the program.
 func (f Fault) Ends() bool { return f <= After }
+
+// Trial is a fault at one change of a disk, and what the disk loses by it.
+type Trial struct {
+	Kind Fault
+	At   int // the change, from 1 on
+	Loss Loss
+}
+
+// Trials are all of a program that makes so many changes, or a quarter of them.
+func Trials(changes int, quarter bool) iter.Seq[Trial] {
+	return func(yield func(Trial) bool) {
+		for _, kind := range []Fault{Before, Torn, After, Full, Broken} {
+			for at := 1; at <= changes; at++ {
+				if quarter && (at+int(kind))%4 != 0 {
+					continue
+				}
+				for _, loss := range []Loss{Nothing, Everything, Something} {
+					if !yield(Trial{kind, at, loss}) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
 
 // Faults is a disk with a fault at one of its changes. The zero numbers make one
 // that only counts.
