@@ -7,8 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -25,20 +23,14 @@ type FleetKey struct {
 // reads the others: a file that holds no key is an error beside the keys of the
 // rest, and a directory that is not there trusts nobody.
 func LoadFleet(dir string) ([]FleetKey, error) {
-	entries, err := os.ReadDir(dir) // by name
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
+	paths, err := keyFiles(dir, SuffixFleet)
 	if err != nil {
 		return nil, err
 	}
 	var keys []FleetKey
 	var bad []error
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), ".") || !strings.HasSuffix(e.Name(), SuffixFleet) {
-			continue
-		}
-		k, err := readFleetKey(filepath.Join(dir, e.Name()), 0)
+	for _, path := range paths {
+		k, err := readFleetKey(path, 0)
 		if err != nil {
 			bad = append(bad, err)
 			continue

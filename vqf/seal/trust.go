@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -40,36 +41,47 @@ type TrustedMinisign struct {
 // bad file neither locks everybody out nor lets a key count that was taken away.
 // Only if the directory itself cannot be read is the Trust nil.
 func LoadTrust(dir string) (*Trust, error) {
-	t := new(Trust)
-	entries, err := os.ReadDir(dir) // by name
-	if errors.Is(err, fs.ErrNotExist) {
-		return t, nil
-	}
+	paths, err := keyFiles(dir, SuffixSM2, SuffixMinisign)
 	if err != nil {
 		return nil, err
 	}
+	t := new(Trust)
 	var bad []error
-	for _, e := range entries {
-		name := e.Name()
-		if strings.HasPrefix(name, ".") {
-			continue
-		}
-		if !strings.HasSuffix(name, SuffixSM2) && !strings.HasSuffix(name, SuffixMinisign) {
-			continue
-		}
-		one, err := readTrusted(filepath.Join(dir, name), 0)
+	for _, path := range paths {
+		one, err := readTrusted(path, 0)
 		if err != nil {
 			bad = append(bad, err)
 			continue
 		}
-		if strings.HasSuffix(name, SuffixSM2) != (len(one.SM2) == 1) {
-			bad = append(bad, failure{ErrKey, fmt.Sprintf("%s: the key inside is of another kind than the name says", filepath.Join(dir, name))})
+		if strings.HasSuffix(path, SuffixSM2) != (len(one.SM2) == 1) {
+			bad = append(bad, failure{ErrKey, path + ": the key inside is of another kind than the name says"})
 			continue
 		}
 		t.SM2 = append(t.SM2, one.SM2...)
 		t.Minisign = append(t.Minisign, one.Minisign...)
 	}
 	return t, errors.Join(bad...)
+}
+
+// keyFiles are the files of a trust directory whose names end with one of the suffixes
+// and begin with no point, by name; none when the directory is not there.
+func keyFiles(dir string, suffixes ...string) ([]string, error) {
+	entries, err := os.ReadDir(dir) // by name
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var paths []string
+	for _, e := range entries {
+		name := e.Name()
+		ends := func(suffix string) bool { return strings.HasSuffix(name, suffix) }
+		if !strings.HasPrefix(name, ".") && slices.ContainsFunc(suffixes, ends) {
+			paths = append(paths, filepath.Join(dir, name))
+		}
+	}
+	return paths, nil
 }
 
 // ReadTrusted reads the file of one public key, SM2 (one line of 128 hex digits)
