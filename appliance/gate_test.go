@@ -13,6 +13,41 @@ import (
 	"windhover/internal/testmodel"
 )
 
+// comers ask a gate one after the other, each in the line before the next one comes.
+type comers struct {
+	t   *testing.T
+	g   *gate
+	all sync.WaitGroup
+
+	mu    sync.Mutex
+	order []string // who went in
+}
+
+// come returns when the one of a name has come to the line; who gives up may fail.
+func (c *comers) come(ctx context.Context, name string, m servable, priority int) {
+	c.g.mu.Lock()
+	n := c.g.came
+	c.g.mu.Unlock()
+	c.all.Go(func() {
+		leave, err := c.g.enter(ctx, m, priority)
+		if err != nil {
+			if ctx.Err() == nil {
+				c.t.Error(err)
+			}
+			return
+		}
+		c.mu.Lock()
+		c.order = append(c.order, name)
+		c.mu.Unlock()
+		leave()
+	})
+	for have := n; have == n; {
+		c.g.mu.Lock()
+		have = c.g.came
+		c.g.mu.Unlock()
+	}
+}
+
 // Requests of a model are inside together; who comes while another model's waits
 // stands behind it, and who gives up lets those behind him in.
 func TestGate(t *testing.T) {
@@ -28,40 +63,18 @@ func TestGate(t *testing.T) {
 		return leave
 	}
 	first, second := enter(a), enter(a)
-	var mu sync.Mutex
-	var order []string
-	var all sync.WaitGroup
-	come := func(name string, ctx context.Context, m servable) {
-		g.mu.Lock()
-		n := len(g.line)
-		g.mu.Unlock()
-		all.Go(func() {
-			leave, err := g.enter(ctx, m, 5)
-			if err != nil {
-				return
-			}
-			mu.Lock()
-			order = append(order, name)
-			mu.Unlock()
-			leave()
-		})
-		for have := n; have == n; {
-			g.mu.Lock()
-			have = len(g.line)
-			g.mu.Unlock()
-		}
-	}
+	in := comers{t: t, g: &g}
 	quit, give := context.WithCancel(ctx)
-	come("b1", ctx, b)
-	come("a3", ctx, a)
-	come("b2", quit, b)
-	come("a4", ctx, a)
+	in.come(ctx, "b1", b, 5)
+	in.come(ctx, "a3", a, 5)
+	in.come(quit, "b2", b, 5)
+	in.come(ctx, "a4", a, 5)
 	first()
-	mu.Lock()
-	if len(order) != 0 {
-		t.Errorf("%v went in beside a", order)
+	in.mu.Lock()
+	if len(in.order) != 0 {
+		t.Errorf("%v went in beside a", in.order)
 	}
-	mu.Unlock()
+	in.mu.Unlock()
 	give()
 	for waiting := 4; waiting == 4; {
 		g.mu.Lock()
@@ -69,9 +82,9 @@ func TestGate(t *testing.T) {
 		g.mu.Unlock()
 	}
 	second()
-	all.Wait()
-	if len(order) != 3 || order[0] != "b1" || slices.Contains(order, "b2") {
-		t.Errorf("order %v, want b1 before a3 and a4", order)
+	in.all.Wait()
+	if len(in.order) != 3 || in.order[0] != "b1" || slices.Contains(in.order, "b2") {
+		t.Errorf("order %v, want b1 before a3 and a4", in.order)
 	}
 	if g.inside != 0 || len(g.line) != 0 || g.model != nil {
 		t.Errorf("%d inside, %d in line", g.inside, len(g.line))
@@ -95,37 +108,14 @@ func TestGateUrgent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var mu sync.Mutex
-	var order []string
-	var all sync.WaitGroup
-	come := func(name string, m servable, priority int) {
-		g.mu.Lock()
-		n := g.came
-		g.mu.Unlock()
-		all.Go(func() {
-			leave, err := g.enter(ctx, m, priority)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			mu.Lock()
-			order = append(order, name)
-			mu.Unlock()
-			leave()
-		})
-		for have := n; have == n; {
-			g.mu.Lock()
-			have = g.came
-			g.mu.Unlock()
-		}
-	}
-	come("b5", b, 5)
-	come("a6", a, 6)
+	in := comers{t: t, g: &g}
+	in.come(ctx, "b5", b, 5)
+	in.come(ctx, "a6", a, 6)
 	for i := range gatePatience {
 		if i%2 == 0 {
-			come("b4", b, 4)
+			in.come(ctx, "b4", b, 4)
 		} else {
-			come("a4", a, 4) // beside the one inside, were it first
+			in.come(ctx, "a4", a, 4) // beside the one inside, were it first
 		}
 		g.mu.Lock()
 		if first := g.line[0]; i < gatePatience-1 && (first.model != b || first.urgency != 4) {
@@ -133,11 +123,11 @@ func TestGateUrgent(t *testing.T) {
 		}
 		g.mu.Unlock()
 	}
-	come("last", b, 4) // b5 has been passed often enough, and a6 is where b5 was
+	in.come(ctx, "last", b, 4) // b5 has been passed often enough, and a6 is where b5 was
 	leave()
-	all.Wait()
-	if len(order) != gatePatience+3 || slices.Index(order, "b5") > 1 || order[len(order)-1] != "a6" { // the first two go in together
-		t.Errorf("order %v", order)
+	in.all.Wait()
+	if len(in.order) != gatePatience+3 || slices.Index(in.order, "b5") > 1 || in.order[len(in.order)-1] != "a6" { // the first two go in together
+		t.Errorf("order %v", in.order)
 	}
 }
 

@@ -77,6 +77,7 @@ func testExists(t *testing.T, dir, name string) bool {
 type scripted struct {
 	url   string
 	conns atomic.Int32
+	gone  atomic.Int32 // connections that ended
 	on    func(n int32, nc net.Conn, p packets.ControlPacket) bool
 
 	mu  sync.Mutex
@@ -118,6 +119,7 @@ func newScripted(t *testing.T, on func(n int32, nc net.Conn, p packets.ControlPa
 }
 
 func (b *scripted) talk(n int32, nc net.Conn) {
+	defer b.gone.Add(1)
 	defer nc.Close()
 	for {
 		p, err := packets.ReadPacket(nc)

@@ -52,56 +52,24 @@ func stuckReader(t *testing.T, url, filter string) (stop func()) {
 	return func() { nc.Close() }
 }
 
-// deaf is a broker that accepts connections and subscriptions and answers nothing else.
+// deaf is a broker that accepts connections and subscriptions and acknowledges nothing.
 type deaf struct {
-	url      string
+	*scripted
 	goodbyes atomic.Int32 // clients that said they go
-	gone     atomic.Int32 // connections that ended
 }
 
 func deafBroker(t *testing.T) *deaf {
 	t.Helper()
 	d := &deaf{}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for {
-			nc, err := l.Accept()
-			if err != nil {
-				return
-			}
-			wg.Go(func() {
-				defer d.gone.Add(1)
-				defer nc.Close()
-				for {
-					p, err := packets.ReadPacket(nc)
-					if err != nil {
-						return
-					}
-					switch p := p.(type) {
-					case *packets.ConnectPacket:
-						err = packets.NewControlPacket(packets.Connack).Write(nc)
-					case *packets.SubscribePacket:
-						ack := packets.NewControlPacket(packets.Suback).(*packets.SubackPacket)
-						ack.MessageID, ack.ReturnCodes = p.MessageID, p.Qoss
-						err = ack.Write(nc)
-					case *packets.PingreqPacket:
-						err = packets.NewControlPacket(packets.Pingresp).Write(nc)
-					case *packets.DisconnectPacket:
-						d.goodbyes.Add(1)
-					}
-					if err != nil {
-						return
-					}
-				}
-			})
+	d.scripted = newScripted(t, func(_ int32, _ net.Conn, p packets.ControlPacket) bool {
+		switch p.(type) {
+		case *packets.PublishPacket:
+			return true
+		case *packets.DisconnectPacket:
+			d.goodbyes.Add(1)
 		}
+		return false
 	})
-	t.Cleanup(func() { l.Close(); wg.Wait() })
-	d.url = "mqtt://" + l.Addr().String()
 	return d
 }
 
