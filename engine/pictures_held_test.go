@@ -8,13 +8,14 @@ import (
 	"errors"
 	"io"
 	"testing"
+	"testing/synctest"
 
 	"windhover/internal/testmodel"
 )
 
-// A video is read picture by picture, and others have theirs read in between; who
-// gives up while another reads does not wait for him.
-func TestDecodingIsShared(t *testing.T) {
+// Who gives up while another's are read does not wait for them, and a video ends with
+// its request.
+func TestDecodingIsGivenUp(t *testing.T) {
 	m := seeing(t, Options{Threads: 1})
 	file := noisePNG(t, 48, 48, 1)
 	one := func(ctx context.Context) error {
@@ -46,22 +47,38 @@ func TestDecodingIsShared(t *testing.T) {
 	if err := one(ctx); !errors.Is(err, why) {
 		t.Errorf("a picture for nobody: error %v, want %v", err, why)
 	}
-	// Between two pictures of a video the turn is another's.
-	waits := make(chan error, 1)
-	_, err = m.Video(context.Background(), 4, 2, func(i int) (io.ReadCloser, error) {
-		switch i {
-		case 0:
-			go func() { waits <- one(context.Background()) }()
-		case 3:
-			if err := <-waits; err != nil { // it had its turn, or this waits for ever
-				t.Error(err)
+}
+
+// Between two pictures of a video the turn is another's, who waits before the first
+// of them is read.
+func TestTurnBetweenFrames(t *testing.T) {
+	m := seeing(t, Options{Threads: 1})
+	file := noisePNG(t, 48, 48, 1)
+	synctest.Test(t, func(t *testing.T) {
+		m.sight.decoding = make(chan struct{}, 1) // of the bubble, where waiting for it is seen
+		waits := make(chan error, 1)
+		_, err := m.Video(t.Context(), 4, 2, func(i int) (io.ReadCloser, error) {
+			switch i {
+			case 0:
+				go func() {
+					_, err := m.Picture(t.Context(), bytes.NewReader(file))
+					waits <- err
+				}()
+				synctest.Wait()
+				if len(waits) != 0 {
+					t.Error("two are decoded at a time")
+				}
+			case 2:
+				if err := <-waits; err != nil { // it had its turn, or this waits for ever
+					t.Error(err)
+				}
 			}
+			return io.NopCloser(bytes.NewReader(file)), nil
+		})
+		if err != nil {
+			t.Error(err)
 		}
-		return io.NopCloser(bytes.NewReader(file)), nil
 	})
-	if err != nil {
-		t.Error(err)
-	}
 }
 
 // The pictures of requests that wait are counted for all of them together, and no
