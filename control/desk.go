@@ -33,8 +33,8 @@ var (
 type entry struct {
 	key    key
 	hash   [sha256.Size]byte // of op and payload: tells a repetition from a clash
-	op     string
-	req    *Request // nil once ended: prompts are not kept
+	op     string            // as the topic has it
+	req    *Request          // nil once ended: prompts are not kept
 	model  ModelRef
 	box    *outbox // where the replies go
 	stream *stream
@@ -42,7 +42,8 @@ type entry struct {
 	cancel context.CancelCauseFunc
 
 	accepted time.Time
-	small    bool // answered by one done: not in the queue, not counted as open
+	age      time.Duration // that it had then
+	small    bool          // answered by one done: not in the queue, not counted as open
 
 	state   int
 	arrival int64 // in the queue
@@ -134,7 +135,7 @@ func (d *desk) submit(in incoming) {
 	} else if again {
 		return
 	}
-	e := &entry{hash: hash, op: r.Op, req: r, accepted: d.now(), box: d.box}
+	e := &entry{hash: hash, op: in.op, req: r, accepted: d.now(), box: d.box}
 	e.small = r.Op == OpCancel || r.Op == OpFetch || r.Op == OpTokenize
 	if refusal := d.admit(e); refusal != nil {
 		d.refuse(in.op, in.client, r.ID, refusal)
@@ -175,7 +176,8 @@ func (d *desk) repeated(r *Request, dup bool, hash [sha256.Size]byte) (bool, *Er
 // admit enters a request under its id, or says why not.
 func (d *desk) admit(e *entry) *Error {
 	r := e.req
-	if late := expiredBy(r, r.SentAt, e.accepted); late > 0 {
+	e.age = ageOf(r, e.accepted)
+	if late := expiredBy(r, e.age); late > 0 {
 		return Errorf(Expired, "the request is %v past its ttl_ms", late.Round(time.Millisecond))
 	}
 	if r.Op != OpCancel && r.Op != OpFetch {
@@ -369,18 +371,32 @@ func (d *desk) answer(e *entry, done Done) {
 	d.report(e, Observation{Code: "ok"})
 }
 
-// expiredBy says how long ago the time to live ran out; 0: it has not. A clock that
-// was never set judges nothing.
-func expiredBy(r *Request, since, now time.Time) time.Duration {
-	if r.TTL <= 0 || since.IsZero() || !saneClock(now) {
+// ageOf is how long ago a request that comes was sent. A clock that was never set knows
+// nothing of that, nor does one that is behind the sender's. It is asked when the request
+// comes and never again: from then on the time that passes counts, whatever becomes of
+// the clock.
+func ageOf(r *Request, now time.Time) time.Duration {
+	if r.SentAt.IsZero() || !saneClock(now) {
 		return 0
 	}
-	return max(now.Sub(since.Add(r.TTL)), 0)
+	return max(now.Sub(r.SentAt), 0)
+}
+
+// expiredBy says how long ago the time to live of a request of this age ran out; 0: it
+// has not.
+func expiredBy(r *Request, age time.Duration) time.Duration {
+	if r.TTL <= 0 {
+		return 0
+	}
+	return max(age-r.TTL, 0)
 }
 
 // saneClock says whether a clock has been set: boards without a battery start in 1970
 // or at the time of their image.
-func saneClock(now time.Time) bool { return now.Year() >= 2025 }
+func saneClock(now time.Time) bool { return now.Year() >= firstSaneYear }
+
+// firstSaneYear is one that a clock which was never set does not show.
+const firstSaneYear = 2025
 
 // newID makes an id for a request that has none.
 func newID() string { return "w-" + rand.Text()[:16] }

@@ -140,52 +140,6 @@ func (s *Server) CancelJob(client, id string) error {
 // Jobs returns the records, oldest first.
 func (s *Server) Jobs() []JobRecord { return s.jobs.list() }
 
-// Counters are running totals and depths, for metrics.
-type Counters struct {
-	Session         uint64
-	Connected       map[string]bool   // by link
-	Reconnects      map[string]uint64 // by link
-	ReplaysIgnored  uint64
-	MessagesIgnored uint64            // empty, or on a topic that is none of ours
-	Dropped         uint64            // in either direction
-	NameTaken       bool              // another box has the device's name, and this one stands aside
-	Waiting, Active int               // requests
-	OutboxDepth     map[string]int    // by lane
-	Jobs            map[string]uint64 // records by status
-}
-
-// Counters reads them all.
-func (s *Server) Counters() Counters {
-	c := Counters{
-		Session: s.session, Connected: map[string]bool{}, Reconnects: map[string]uint64{},
-		ReplaysIgnored: s.replays.Load(), MessagesIgnored: s.ignored.Load(), Dropped: s.dropped.Load(), NameTaken: s.aside.Load(),
-		OutboxDepth: map[string]int{}, Jobs: map[string]uint64{},
-	}
-	s.mu.Lock()
-	for _, l := range []*link{s.ctl, s.dat} {
-		if l == nil {
-			continue
-		}
-		c.Connected[l.name] = l.connected.Load()
-		if ups := l.ups.Load(); ups > 1 {
-			c.Reconnects[l.name] = ups - 1
-		}
-	}
-	s.mu.Unlock()
-	for _, o := range []*outbox{s.control, s.data} {
-		control, terminal, delta := o.depth()
-		c.OutboxDepth["control"] += control
-		c.OutboxDepth["terminal"] += terminal
-		c.OutboxDepth["delta"] += delta
-		c.Dropped += o.lost()
-	}
-	c.Waiting, c.Active = s.desk.load()
-	for _, r := range s.jobs.list() {
-		c.Jobs[r.Status]++
-	}
-	return c
-}
-
 // LastMove is when the slowest loop of the server last moved; a watchdog that is fed
 // while it is recent proves that they all do. Each loop moves at least every 5 s.
 func (s *Server) LastMove() time.Time {

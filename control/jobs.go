@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"syscall"
@@ -36,6 +37,7 @@ type jobs struct {
 	order    []*jobEntry // by submission
 	queue    []*jobEntry
 	busy     bool // one that works runs
+	ended    map[JobEnd]uint64
 	stopping bool
 }
 
@@ -46,6 +48,7 @@ type jobEntry struct {
 	hash   string
 	cancel context.CancelCauseFunc // while it runs
 	shown  time.Time               // last record
+	goes   time.Time               // when the record of one that has ended does; rec has that as a time of day
 }
 
 func (e *jobEntry) key() key { return key{e.rec.Client, e.rec.ID} }
@@ -83,15 +86,36 @@ func (j *jobs) restore(files []jobFile) {
 			j.queue = append(j.queue, e)
 		case e.rec.Status == JobRunning:
 			j.end(e, JobFailed, nil, Errorf(Interrupted, "the device stopped while the job was running"))
-		case e.rec.ExpiresAt.IsZero(): // it ended on a full disk
-			e.rec.ExpiresAt = j.now().Add(j.lim.JobRecordsFor).UTC()
-			j.save(e)
-			j.show(e)
 		default:
+			if j.regain(e) {
+				j.save(e)
+			}
 			j.show(e)
 		}
 	}
 	j.signal()
+}
+
+// keepFor lets the record of a job that has ended go after a while.
+func (j *jobs) keepFor(e *jobEntry, d time.Duration) {
+	e.goes = j.now().Add(d)
+	e.rec.ExpiresAt = e.goes.UTC()
+}
+
+// regain finds out how long the record of a job that ended before this start stays, and
+// reports whether its document has to say something else. What is left is a time of day:
+// one from a clock that was not set, that is further off than any is, or that a clock
+// which is not set now is held against, says nothing, and the record stays its whole time.
+// So does that of a job that ended on a full disk.
+func (j *jobs) regain(e *jobEntry) bool {
+	now, whole := j.now(), j.lim.JobRecordsFor
+	left := e.rec.ExpiresAt.Sub(now.Round(0))
+	if e.rec.ExpiresAt.IsZero() {
+		j.keepFor(e, whole)
+		return true
+	}
+	e.goes = now.Add(left)
+	return false
 }
 
 func (j *jobs) signal() {
@@ -225,7 +249,9 @@ func (j *jobs) submitCancel(client, id string, params []byte, trusted bool) (Job
 		return e.rec, nil
 	}
 	cmd := j.fresh(client, jobCancel, id)
-	cmd.rec.Status, cmd.rec.ExpiresAt = JobSucceeded, j.now().Add(j.lim.JobRecordsFor).UTC()
+	cmd.rec.Status = JobSucceeded
+	j.keepFor(cmd, j.lim.JobRecordsFor)
+	j.count(cmd)
 	j.enter(cmd)
 	j.show(cmd)
 	j.trim()
@@ -267,7 +293,8 @@ func (j *jobs) enter(e *jobEntry) {
 
 func (j *jobs) reject(e *jobEntry, refusal *Error) JobRecord {
 	e.rec.Status, e.rec.Error = JobRejected, refusal
-	e.rec.ExpiresAt = j.now().Add(j.lim.JobRecordsFor).UTC()
+	j.keepFor(e, j.lim.JobRecordsFor)
+	j.count(e)
 	j.enter(e)
 	j.show(e)
 	j.notify(Notice{Event: NoticeRefused, Client: e.rec.Client, ID: e.rec.ID, Err: refusal})
@@ -278,8 +305,8 @@ func (j *jobs) reject(e *jobEntry, refusal *Error) JobRecord {
 // show publishes the record as it is now, as the next version.
 func (j *jobs) show(e *jobEntry) {
 	e.rec.Version++
-	e.rec.UpdatedAt = j.now().UTC()
-	e.shown = e.rec.UpdatedAt
+	e.shown = j.now()
+	e.rec.UpdatedAt = e.shown.UTC()
 	p, err := encode(e.rec)
 	if err != nil {
 		return // result was marshalled before, the rest always encodes
@@ -314,8 +341,9 @@ func (j *jobs) end(e *jobEntry, status string, result json.RawMessage, failure *
 	if result != nil {
 		e.rec.Result = result
 	}
-	e.rec.ExpiresAt = j.now().Add(j.lim.JobRecordsFor).UTC()
+	j.keepFor(e, j.lim.JobRecordsFor)
 	e.params = []byte("{}")
+	j.count(e)
 	j.save(e)
 	j.show(e)
 	j.trim()
@@ -327,7 +355,7 @@ func (j *jobs) sweep() {
 	defer j.mu.Unlock()
 	now := j.now()
 	for i := 0; i < len(j.order); {
-		if e := j.order[i]; e.rec.Final() && now.After(e.rec.ExpiresAt) {
+		if e := j.order[i]; e.rec.Final() && now.After(e.goes) {
 			j.clear(i)
 			continue
 		}
@@ -379,6 +407,29 @@ func (j *jobs) stop() {
 			e.cancel(errDrained)
 		}
 	}
+}
+
+// count books how a job ended. mu is held.
+func (j *jobs) count(e *jobEntry) {
+	typ := e.rec.Type
+	if typ != jobCancel && !slices.Contains(j.runner.JobTypes(), typ) {
+		typ = "other" // a name that anybody can make up must not become a metric
+	}
+	j.ended[JobEnd{typ, e.rec.Status}]++
+}
+
+// counted is how jobs have ended since the start: those that the device knows are there
+// from the beginning, so that the first one that fails is seen to be one more.
+func (j *jobs) counted() map[JobEnd]uint64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	all := maps.Clone(j.ended)
+	for _, typ := range j.runner.JobTypes() {
+		for _, status := range []string{JobSucceeded, JobFailed} {
+			all[JobEnd{typ, status}] += 0
+		}
+	}
+	return all
 }
 
 // list returns all records, oldest first.

@@ -59,7 +59,8 @@ type outbox struct {
 	active  []*stream           // with something to send, in round-robin order
 	flight  []*message          // handed over, not acknowledged, in order
 	idle    []chan struct{}     // closed when nothing is left
-	dropped uint64
+	full    uint64              // dropped because too many wait
+	broken  uint64              // dropped with the connections that they were on
 }
 
 type repeat struct {
@@ -99,7 +100,7 @@ func (o *outbox) putLocked(m *message) {
 		}
 		o.keyed[m.topic] = m
 	} else if len(o.control) >= maxControl {
-		o.dropped++
+		o.full++
 		return
 	}
 	o.control = append(o.control, m)
@@ -129,7 +130,7 @@ func (o *outbox) detach(gen uint64) {
 			again = append(again, m)
 			continue
 		}
-		o.dropped++
+		o.broken++
 		o.release(m)
 	}
 	o.resend = append(again, o.resend...)
@@ -326,9 +327,10 @@ func (o *outbox) depth() (control, terminal, delta int) {
 	return control, terminal, delta
 }
 
-// lost counts messages that were dropped.
-func (o *outbox) lost() uint64 {
+// lost counts messages that were dropped, because too many waited and with the
+// connections that they were on.
+func (o *outbox) lost() (full, broken uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.dropped
+	return o.full, o.broken
 }

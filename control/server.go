@@ -97,9 +97,7 @@ type Server struct {
 
 	requests chan inbound
 	commands chan inbound
-	replays  atomic.Uint64
-	dropped  atomic.Uint64
-	ignored  atomic.Uint64
+	passed   map[string]*passed        // by link
 	beat     atomic.Pointer[time.Time] // of tick
 	handling sync.Map                  // dispatcher's channel -> since when it handles one message
 	said     atomic.Bool               // a status of this start was read on its topic
@@ -174,6 +172,7 @@ func New(cfg Config, b Backend) (*Server, error) {
 		since: cfg.Now().UTC(), state: cfg.State, boot: newBoot(), retake: retakeAfter,
 		control: newOutbox(cfg.Now), data: newOutbox(cfg.Now),
 		requests: make(chan inbound, inboxSize), commands: make(chan inbound, inboxSize),
+		passed: map[string]*passed{linkControl: {}, linkData: {}},
 	}
 	s.open()
 	return s, nil
@@ -204,7 +203,7 @@ func (s *Server) open() {
 	s.jobs = &jobs{
 		topics: s.topics, lim: s.lim, now: s.cfg.Now, runner: s.backend, policy: s.cfg.Policy,
 		docs: s.docs, journal: journal, notify: s.cfg.Notify, wake: make(chan struct{}, 1),
-		recs: map[key]*jobEntry{},
+		recs: map[key]*jobEntry{}, ended: map[JobEnd]uint64{},
 	}
 	s.jobs.restore(files)
 	for range s.lim.Queue { // who is urgent finds one of them, whatever is in work
@@ -243,19 +242,19 @@ func (s *Server) Connect(control, data Endpoint) error {
 		return errors.New("control: Connect was called before")
 	}
 	s.ctl = &link{
-		name: "control", endpoint: control, clientID: "windhover-" + s.cfg.Device, clean: false, manualAck: true,
+		name: linkControl, endpoint: control, clientID: "windhover-" + s.cfg.Device, clean: false, manualAck: true,
 		will:    &message{topic: s.topics.Status(), payload: will, qos: 1, retain: true},
 		filters: append([]string{s.topics.commands()}, s.wanted()...), box: s.control,
 		watch:  []string{s.topics.Status()},
-		handle: s.receiver(s.commands, true), onUp: s.resync,
+		handle: s.receiver(linkControl, s.commands, true), onUp: s.resync,
 	}
 	s.dat = &link{
-		name: "data", endpoint: data, clientID: "windhover-" + s.cfg.Device + "-data", clean: true,
+		name: linkData, endpoint: data, clientID: "windhover-" + s.cfg.Device + "-data", clean: true,
 		filters: []string{s.topics.requests()}, share: s.shared(), box: s.data,
 		onDenied: func(f string) {
-			s.cfg.Notify(Notice{Event: NoticeDenied, Link: "data", Topic: f, Err: errors.New("control: the broker denies this subscription")})
+			s.cfg.Notify(Notice{Event: NoticeDenied, Link: linkData, Topic: f, Err: errors.New("control: the broker denies this subscription")})
 		},
-		handle: s.receiver(s.requests, false), onUp: func() {},
+		handle: s.receiver(linkData, s.requests, false), onUp: func() {},
 	}
 	for _, l := range []*link{s.ctl, s.dat} {
 		up := l.onUp
@@ -277,7 +276,7 @@ func (s *Server) Connect(control, data Endpoint) error {
 
 // receiver is the MQTT callback: it moves a message to the dispatcher or, when that
 // is behind, drops it and says so. It never blocks.
-func (s *Server) receiver(to chan inbound, manualAck bool) func(mqtt.Message) {
+func (s *Server) receiver(link string, to chan inbound, manualAck bool) func(mqtt.Message) {
 	return func(m mqtt.Message) {
 		in := inbound{topic: m.Topic(), payload: m.Payload(), retained: m.Retained(), dup: m.Duplicate(), ack: func() {}}
 		if manualAck {
@@ -289,7 +288,7 @@ func (s *Server) receiver(to chan inbound, manualAck bool) func(mqtt.Message) {
 		select {
 		case to <- in:
 		default:
-			s.dropped.Add(1)
+			s.passed[link].behind.Add(1)
 			if r, ok := s.route(in.topic); ok && r.class == "req" && len(in.payload) > 0 {
 				e := Errorf(QueueFull, "the device is busy")
 				e.RetryAfter = time.Second
@@ -316,7 +315,7 @@ func (s *Server) dispatch(ctx context.Context, from chan inbound, do func(inboun
 
 // request handles one message below req/.
 func (s *Server) request(in inbound) {
-	r, ok := s.accept(in, "req")
+	r, ok := s.accept(in, linkData, "req")
 	if !ok {
 		return
 	}
@@ -339,7 +338,7 @@ func (s *Server) command(in inbound) {
 		s.cfg.Desired(target, in.payload)
 		return
 	}
-	r, ok := s.accept(in, "cmd")
+	r, ok := s.accept(in, linkControl, "cmd")
 	if !ok {
 		return
 	}
@@ -352,15 +351,15 @@ func (s *Server) command(in inbound) {
 }
 
 // accept sorts out what is no request: replays, empty payloads, other topics.
-func (s *Server) accept(in inbound, class string) (route, bool) {
+func (s *Server) accept(in inbound, link, class string) (route, bool) {
 	r, ok := s.route(in.topic)
 	switch {
 	case in.retained:
-		s.replays.Add(1)
+		s.passed[link].replays.Add(1)
 		s.cfg.Notify(Notice{Event: NoticeReplay, Topic: in.topic})
 		return r, false
 	case !ok || r.class != class || len(in.payload) == 0:
-		s.ignored.Add(1)
+		s.passed[link].ignored.Add(1)
 		return r, false
 	}
 	return r, true

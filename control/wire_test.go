@@ -98,7 +98,7 @@ func TestCallbackNeverBlocks(t *testing.T) {
 		<-gate
 		return ModelRef{Name: "tiny"}, nil
 	}}, nil)
-	on := g.receiver(g.requests, false)
+	on := g.receiver(linkData, g.requests, false)
 	began := time.Now()
 	for range inboxSize + 20 {
 		on(fakeMessage{topic: g.topics.Request("me", OpGenerate), payload: []byte(`{"id":"r","prompt":"x"}`)})
@@ -110,8 +110,8 @@ func TestCallbackNeverBlocks(t *testing.T) {
 	if e := g.replies("me", "r")[0].Err; e == nil || e.Code != QueueFull || e.RetryAfter <= 0 {
 		t.Errorf("busy answer %+v", e)
 	}
-	if n := g.Counters().Dropped; n < 18 {
-		t.Errorf("%d dropped", n)
+	if c := g.Counters(); c.Dropped < 18 || c.Drops[Drop{linkData, DropBehind}] != c.Dropped {
+		t.Errorf("%d dropped: %v", c.Dropped, c.Drops)
 	}
 	open()
 	g.await("the others to be answered", func() bool {
