@@ -8,6 +8,10 @@ type Activity struct {
 	Waiting int   // for a place or for pages
 	Kept    int   // tokens of prefixes that are kept
 	Cached  int64 // tokens of prompts that needed no computing, since the load
+
+	// Of the KV cache. The pages of kept prefixes that no request in work has are not
+	// among those held: they give way to whoever needs them.
+	Pages, PagesHeld int
 }
 
 // Activity may be asked for at any time.
@@ -15,10 +19,18 @@ func (m *Model) Activity() Activity {
 	s := m.sched
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	a := Activity{Kept: int(s.tree.kept.Load()), Cached: s.cached}
+	a := Activity{Kept: int(s.tree.kept.Load()), Cached: s.cached, Pages: s.pages}
+	s.counts++
 	for _, g := range s.active {
-		if !g.over {
-			a.Active++
+		if g.over {
+			continue
+		}
+		a.Active++
+		for _, pg := range g.seq.pages {
+			if pg.counted != s.counts { // several requests may have it
+				pg.counted = s.counts
+				a.PagesHeld++
+			}
 		}
 	}
 	for _, g := range s.waiting {

@@ -42,7 +42,8 @@ type scheduler struct {
 	clients  map[string]*account
 	inPass   []*generation // what the pass in work computes, by span
 	blind    []*generation // beside it, those that wait for the tower
-	counts   int64         // of pages
+	pages    int           // that the cache has
+	counts   int64         // of them
 
 	// The goroutine's own.
 	spans []span
@@ -60,7 +61,7 @@ const idleFor = time.Minute
 
 func newScheduler(m *Model, sequences int) *scheduler {
 	s := &scheduler{
-		m: m, tree: newPrefixTree(m.kv), wake: make(chan struct{}, 1), over: make(chan struct{}), clients: map[string]*account{},
+		m: m, pages: len(m.kv.list), tree: newPrefixTree(m.kv), wake: make(chan struct{}, 1), over: make(chan struct{}), clients: map[string]*account{},
 		spans: make([]span, 0, sequences), rows: make([]int, 0, sequences), heads: make([]*generation, 0, sequences),
 		active: make([]*generation, 0, sequences), inPass: make([]*generation, 0, sequences),
 	}
