@@ -103,7 +103,7 @@ func (c *command) expired(now time.Time) *Error {
 			return Errorf(Expired, "the command expired at %s", f.text)
 		}
 	}
-	if late := expiredBy(&r, r.SentAt, now); late > 0 {
+	if late := expiredBy(&r, ageOf(&r, now)); late > 0 {
 		return Errorf(Expired, "the command is %v past its ttl_ms", late.Round(time.Millisecond))
 	}
 	return nil

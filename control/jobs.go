@@ -110,7 +110,7 @@ func (j *jobs) keepFor(e *jobEntry, d time.Duration) {
 func (j *jobs) regain(e *jobEntry) bool {
 	now, whole := j.now(), j.lim.JobRecordsFor
 	left := e.rec.ExpiresAt.Sub(now.Round(0))
-	if e.rec.ExpiresAt.IsZero() {
+	if e.rec.ExpiresAt.IsZero() || left > whole || !saneClock(now) || !saneClock(e.rec.ExpiresAt.Add(-whole)) {
 		j.keepFor(e, whole)
 		return true
 	}

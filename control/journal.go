@@ -5,6 +5,7 @@ package control
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -14,7 +15,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -78,7 +78,7 @@ const bootsKept = 8
 
 // nextSession reads the session number of the start before, adds one and stores it with
 // the name of this start. It also returns the names of the last starts before. A file that cannot be understood counts as lost: the time in seconds is above any
-// number that was counted. With an error the number is good as well, but the next
+// number that was counted, and where no clock was set, so is the least that one shows. With an error the number is good as well, but the next
 // start will not know of it: a full disk keeps no device from starting.
 func nextSession(dir string, now time.Time, boot string) (last uint64, before []string, err error) {
 	b, err := os.ReadFile(filepath.Join(dir, "session"))
@@ -90,7 +90,7 @@ func nextSession(dir string, now time.Time, boot string) (last uint64, before []
 			last, perr = strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64)
 		}
 		if err != nil || perr != nil || last > 1<<53 {
-			last = uint64(max(now.Unix(), 1))
+			last = uint64(max(now.Unix(), time.Date(firstSaneYear, 1, 1, 0, 0, 0, 0, time.UTC).Unix()))
 		}
 	}
 	last++
@@ -145,6 +145,20 @@ func (j *journal) jobs() string { return filepath.Join(j.dir, "jobs") }
 // jobName is unique: neither part may hold a '~'.
 func jobName(client, id string) string { return client + "~" + id + ".json" }
 
+// before orders jobs as they were taken: ids are written down one after the other, and
+// times of day say nothing of which command came first where a clock was set meanwhile.
+// They have to do among those whose ids are no longer known, which are older.
+func (j *journal) before() func(a, b jobFile) int {
+	place := make(map[key]int, len(j.log))
+	for i, k := range j.log {
+		place[k] = 1 + i
+	}
+	of := func(f jobFile) int { return place[key{f.Record.Client, f.Record.ID}] }
+	return func(a, b jobFile) int {
+		return cmp.Or(cmp.Compare(of(a), of(b)), a.Record.CreatedAt.Compare(b.Record.CreatedAt))
+	}
+}
+
 func (j *journal) readJobs() (files []jobFile, bad []error) {
 	entries, err := os.ReadDir(j.jobs())
 	if err != nil {
@@ -174,7 +188,7 @@ func (j *journal) readJobs() (files []jobFile, bad []error) {
 		}
 		files = j.admit(files, f, e.Name())
 	}
-	sort.Slice(files, func(a, b int) bool { return files[a].Record.CreatedAt.Before(files[b].Record.CreatedAt) })
+	slices.SortStableFunc(files, j.before())
 	return files, bad
 }
 

@@ -53,10 +53,10 @@ type link struct {
 	ups       atomic.Uint64             // connections made
 	beat      atomic.Pointer[time.Time] // when the supervisor last moved
 	connected atomic.Bool
-	abrupt    atomic.Bool          // run ends without a DISCONNECT: the broker publishes the will
-	resting   atomic.Bool          // see rest
-	alone     atomic.Int64         // until this Unix time share is not asked for
-	current   atomic.Pointer[conn] // that is served; nil: none
+	abrupt    atomic.Bool               // run ends without a DISCONNECT: the broker publishes the will
+	resting   atomic.Bool               // see rest
+	alone     atomic.Pointer[time.Time] // until then share is not asked for; nil: it is
+	current   atomic.Pointer[conn]      // that is served; nil: none
 
 	wg sync.WaitGroup
 }
@@ -263,7 +263,7 @@ func (l *link) subscribe(c *conn) error {
 	if len(denied) > 0 {
 		return fmt.Errorf("subscribe: the broker denies %q", denied[0])
 	}
-	if len(l.share) == 0 || time.Now().Unix() < l.alone.Load() {
+	if t := l.alone.Load(); len(l.share) == 0 || t != nil && time.Until(*t) > 0 {
 		return nil
 	}
 	clear(want)
@@ -274,7 +274,8 @@ func (l *link) subscribe(c *conn) error {
 	if err != nil {
 		// Some brokers end the connection of whoever asks for what he may not have:
 		// the next ones are made without, so that the device's own requests are heard.
-		l.alone.Store(time.Now().Add(shareAgain).Unix())
+		until := time.Now().Add(shareAgain)
+		l.alone.Store(&until)
 		return fmt.Errorf("%w; the next connections do without %q", err, l.share)
 	}
 	for _, f := range denied {

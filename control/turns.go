@@ -76,11 +76,7 @@ func (d *desk) next() *entry {
 		}
 		d.queue = slices.DeleteFunc(d.queue, func(q *entry) bool { return q == e })
 		now := d.now()
-		since := e.req.SentAt
-		if since.IsZero() {
-			since = e.accepted
-		}
-		if late := expiredBy(e.req, since, now); late > 0 {
+		if late := expiredBy(e.req, e.age+now.Sub(e.accepted)); late > 0 {
 			d.finish(e)
 			e.stream.fail(Errorf(Expired, "the request waited %v past its ttl_ms", late.Round(time.Millisecond)))
 			d.report(e, Observation{Code: Expired.Name})
