@@ -46,6 +46,8 @@ type File interface {
 	// Allocate makes the file this long and takes the room for it where the file system
 	// can.
 	Allocate(size int64) error
+	// Truncate takes away what lies behind size.
+	Truncate(size int64) error
 	Chmod(mode fs.FileMode) error
 	Sync() error
 }

@@ -56,6 +56,18 @@ func TestBothDisksDoTheSame(t *testing.T) {
 			_, err = f.WriteAt([]byte("first"), 0)
 			is("writing", errors.Join(err, f.Sync(), f.Chmod(0o640), f.Close()), nil)
 			holds("a", "first\x00\x00\x00")
+			f, err = d.Open(at("a"), true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			is("cutting off", errors.Join(f.Truncate(2), f.Sync(), f.Close()), nil)
+			holds("a", "fi")
+			f, err = d.Open(at("a"), true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = f.WriteAt([]byte("rst\x00\x00\x00"), 2)
+			is("writing on", errors.Join(err, f.Sync(), f.Close()), nil)
 			_, err = disk.ReadFile(d, at("a"), 7)
 			is("more than the limit", err, syscall.EFBIG)
 			_, err = d.Open(at("none"), false)

@@ -336,6 +336,16 @@ func (f *file) Allocate(size int64) error {
 	return nil
 }
 
+func (f *file) Truncate(size int64) error {
+	f.d.mu.Lock()
+	defer f.d.mu.Unlock()
+	if err := f.grow("truncate", size); err != nil {
+		return err
+	}
+	f.n.data = f.n.data[:size]
+	return nil
+}
+
 func (f *file) Size() (int64, error) {
 	f.d.mu.Lock()
 	defer f.d.mu.Unlock()

@@ -219,6 +219,10 @@ func (g *faultyFile) Allocate(size int64) error {
 	return g.f.do("allocate", g.path, func() error { return g.File.Allocate(size) }, func() error { return g.File.Allocate(size / 2) })
 }
 
+func (g *faultyFile) Truncate(size int64) error {
+	return g.f.do("truncate", g.path, func() error { return g.File.Truncate(size) }, nil)
+}
+
 func (g *faultyFile) Chmod(mode fs.FileMode) error {
 	return g.f.do("chmod", g.path, func() error { return g.File.Chmod(mode) }, nil)
 }
