@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -36,16 +37,17 @@ const (
 // heat watches the temperature, and lets models compute on fewer cores before the
 // system would shut down. A nil one knows nothing and changes nothing.
 type heat struct {
-	root fs.FS
-	big  []int // the cores that compute
-	reg  *registry
-	tell func(control.Occurrence)
-	log  *slog.Logger
+	sensors *machine.Sensors // of look alone
+	reg     *registry
+	tell    func(control.Occurrence)
+	log     *slog.Logger
 
 	mu      sync.Mutex // guards what follows
 	pacer   *machine.Pacer
 	now     machine.Heat
 	looked  bool      // now is of a look
+	govern  string    // who chooses the clocks of the cores that compute, at the last look
+	silent  []string  // told of as such
 	slowed  time.Time // when the CPU was seen to be slowed last
 	told    time.Time // when that was told last
 	refused bool
@@ -61,7 +63,7 @@ func newHeat(root fs.FS, topo kernels.Topology, threads int, reg *registry, tell
 	if quota := kernels.CPUQuota(); quota > 0 {
 		threads = min(threads, int(math.Ceil(quota)))
 	}
-	return &heat{root: root, big: topo.Big, reg: reg, tell: tell, log: log, pacer: machine.NewPacer(threads)}
+	return &heat{sensors: machine.NewSensors(root, topo.Big), reg: reg, tell: tell, log: log, pacer: machine.NewPacer(threads)}
 }
 
 // watch looks until ctx ends.
@@ -69,7 +71,7 @@ func (h *heat) watch(ctx context.Context) {
 	t := time.NewTicker(lookAtHeat)
 	defer t.Stop()
 	for now := time.Now(); ; {
-		h.look(now)
+		h.look(ctx, now)
 		select {
 		case <-ctx.Done():
 			return
@@ -78,9 +80,13 @@ func (h *heat) watch(ctx context.Context) {
 	}
 }
 
-// look is one look.
-func (h *heat) look(now time.Time) {
-	seen := machine.ReadHeat(h.root)
+// look is one look. It is the only place where the machine is asked: who wants to know
+// how hot it is, or asks for an answer, is told what the last look has found.
+func (h *heat) look(ctx context.Context, now time.Time) {
+	seen := h.sensors.Read(ctx, now)
+	if ctx.Err() != nil {
+		return // it was interrupted, and has not seen all
+	}
 	pace, events := h.take(now, seen)
 	for _, s := range h.reg.current() { // those that were loaded meanwhile, too
 		if m, ok := s.servable.(pacedModel); ok {
@@ -105,7 +111,13 @@ func (h *heat) take(now time.Time, seen machine.Heat) (pace int, events []string
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	grown := h.looked && seen.Throttles > h.now.Throttles
-	h.now, h.looked = seen, true
+	h.now, h.looked, h.govern = seen, true, h.sensors.Governors()
+	for _, name := range seen.Silent {
+		if !slices.Contains(h.silent, name) {
+			events = append(events, name+" does not answer: how hot it is there is not known")
+		}
+	}
+	h.silent = seen.Silent
 	zone, room, known := seen.Room()
 	if len(seen.Slowed) > 0 || grown {
 		h.slowed = now
@@ -181,21 +193,17 @@ func (h *heat) refuses() error {
 	return control.Errorf(control.Thermal, "the machine is too hot, and about to shut down%s: cool it", hottest(h.now))
 }
 
-// stats fills in what the numbers of the moment say of heat and clocks.
+// stats fills in what the numbers of the moment say of heat and clocks, as the last
+// look has found it.
 func (h *heat) stats(s *control.Stats, now time.Time) {
 	if h == nil {
 		return
 	}
-	governor := machine.Governors(machine.ReadClocks(h.root).Of(h.big))
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	seen := h.now
-	if !h.looked {
-		seen = machine.ReadHeat(h.root)
-	}
-	if z, ok := seen.Hottest(); ok {
+	if z, ok := h.now.Hottest(); ok {
 		s.TempC = math.Round(10*z.Celsius) / 10
 	}
-	s.Throttled = len(seen.Slowed) > 0 || !h.slowed.IsZero() && now.Sub(h.slowed) < slowedFor
-	s.RestingCores, s.Governor = h.pacer.Most()-h.pacer.Cores(), governor
+	s.Throttled = len(h.now.Slowed) > 0 || !h.slowed.IsZero() && now.Sub(h.slowed) < slowedFor
+	s.RestingCores, s.Governor = h.pacer.Most()-h.pacer.Cores(), h.govern
 }

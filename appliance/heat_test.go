@@ -62,7 +62,7 @@ func newStove(t *testing.T) *stove {
 func (s *stove) at(after time.Duration, celsius float64) {
 	s.clock = s.clock.Add(after)
 	testboard.Set(s.root, "sys/class/thermal/thermal_zone1/temp", fmt.Sprint(int(1000*celsius)))
-	s.look(s.clock)
+	s.look(context.Background(), s.clock)
 }
 
 func (s *stove) numbers() control.Stats {
@@ -182,7 +182,7 @@ func TestHeatRefuses_P223(t *testing.T) {
 			t.Errorf("%g °C: refused %v, want %v", c.celsius, !c.want, c.want)
 		}
 	}
-	s.heat.root = fstest.MapFS{} // nobody tells: what was known stays
+	s.sensors = machine.NewSensors(fstest.MapFS{}, nil) // nobody tells: what was known stays
 	if s.at(3*time.Second, 0); !refused() {
 		t.Error("the sensors are gone, and requests are taken")
 	}
@@ -192,14 +192,19 @@ func TestHeatRefuses_P223(t *testing.T) {
 // has none of it.
 func TestHeatStats_P224(t *testing.T) {
 	s := newStove(t)
-	if n := s.numbers(); n.Governor != "ondemand" || n.TempC != 48.1 { // before the first look, too
+	if n := s.numbers(); n != (control.Stats{}) {
+		t.Errorf("before the first look: %+v", n)
+	}
+	s.look(t.Context(), s.clock)
+	if n := s.numbers(); n.Governor != "ondemand" || n.TempC != 48.1 {
 		t.Errorf("%+v", n)
 	}
 	var nobody *heat
 	for name, root := range map[string]fs.FS{"nobody": nil, "vm": testboard.Open(t, "vm")} {
 		h := nobody
 		if root != nil {
-			h = &heat{root: root, pacer: machine.NewPacer(2)}
+			h = &heat{sensors: machine.NewSensors(root, nil), reg: newRegistry(func() {}), pacer: machine.NewPacer(2)}
+			h.look(t.Context(), time.Unix(1e9, 0))
 		}
 		var n control.Stats
 		h.stats(&n, time.Unix(1e9, 0))

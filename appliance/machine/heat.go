@@ -3,10 +3,12 @@
 package machine
 
 import (
+	"context"
 	"fmt"
 	"io/fs"
 	"path"
 	"strings"
+	"time"
 )
 
 // Kinds of trip points, as the kernel spells them.
@@ -37,6 +39,9 @@ type Heat struct {
 	// Throttles is how often CPUs have slowed themselves since the start of the
 	// system, as far as they count; that it grows is what says that they do.
 	Throttles int64
+	// Silent names the places that have not answered for long: what they said is left
+	// out.
+	Silent []string
 }
 
 const (
@@ -45,44 +50,70 @@ const (
 	cpuDir     = "sys/devices/system/cpu"
 )
 
-// ReadHeat reads the zones of sys/class/thermal and, of sys/class/hwmon, the sensors
-// that are in CPUs of x86, where most have no zone. Those that give no temperature,
-// or one that cannot be, are left out.
+// ReadHeat looks once; see [Sensors.Read].
 func ReadHeat(root fs.FS) Heat {
-	var h Heat
-	for _, name := range entries(root, thermalDir, "thermal_zone") {
-		dir := path.Join(thermalDir, name)
-		if z := (Zone{Name: line(root, dir, "type")}); z.read(root, dir, "temp") {
-			z.Trips = trips(root, dir)
-			h.Zones = append(h.Zones, z)
+	return NewSensors(root, nil).Read(context.Background(), time.Now())
+}
+
+// readZone reads a zone of sys/class/thermal. What is known of it, its name and trip
+// points, is read again if anew.
+func readZone(root fs.FS, dir string, known *Zone, anew bool) (z Zone, ok bool) {
+	if anew {
+		*known = Zone{Name: line(root, dir, "type"), Trips: trips(root, dir)}
+	}
+	z = *known
+	return z, z.read(root, dir, "temp")
+}
+
+// readChip reads a sensor of sys/class/hwmon, if it is in a CPU of x86, where most have
+// no zone.
+func readChip(root fs.FS, dir string, known *Zone, anew bool) (z Zone, ok bool) {
+	if anew {
+		*known = Zone{Name: line(root, dir, "name")}
+		// It is called critical there, and is where the CPU slows itself down.
+		if c, ok := celsius(root, dir, "temp1_crit"); ok && known.inCPU() {
+			known.Trips = []Trip{{Passive, c}}
 		}
 	}
-	for _, name := range entries(root, hwmonDir, "hwmon") {
-		dir := path.Join(hwmonDir, name)
-		z := Zone{Name: line(root, dir, "name")}
-		if (z.Name == "coretemp" || z.Name == "k10temp") && z.read(root, dir, "temp1_input") {
-			// It is called critical there, and is where the CPU slows itself down.
-			if c, ok := celsius(root, dir, "temp1_crit"); ok {
-				z.Trips = []Trip{{Passive, c}}
+	z = *known
+	return z, z.inCPU() && z.read(root, dir, "temp1_input")
+}
+
+func (z *Zone) inCPU() bool { return z.Name == "coretemp" || z.Name == "k10temp" }
+
+// readCooling says how far a cooling device of sys/class/thermal slows the CPU, "" for
+// one that does not, or cools otherwise.
+func readCooling(root fs.FS, dir string, kind *string, anew bool) string {
+	if anew {
+		*kind = line(root, dir, "type")
+	}
+	if !strings.Contains(strings.ToLower(*kind), "cpufreq") && *kind != "Processor" {
+		return ""
+	}
+	if n, ok := number(root, dir, "cur_state"); ok && n > 0 {
+		return fmt.Sprintf("%s %d of %s", *kind, n, line(root, dir, "max_state"))
+	}
+	return ""
+}
+
+// readThrottles adds up how often CPUs have slowed themselves. Those that count are
+// looked for if anew.
+func readThrottles(root fs.FS, counts *[]string, anew bool) int64 {
+	if anew {
+		*counts = nil
+		for _, name := range entries(root, cpuDir, "cpu") {
+			file := path.Join(cpuDir, name, "thermal_throttle/package_throttle_count")
+			if _, ok := number(root, file); ok {
+				*counts = append(*counts, file)
 			}
-			h.Zones = append(h.Zones, z)
 		}
 	}
-	for _, name := range entries(root, thermalDir, "cooling_device") {
-		dir := path.Join(thermalDir, name)
-		kind := line(root, dir, "type")
-		if !strings.Contains(strings.ToLower(kind), "cpufreq") && kind != "Processor" {
-			continue
-		}
-		if n, ok := number(root, dir, "cur_state"); ok && n > 0 {
-			h.Slowed = append(h.Slowed, fmt.Sprintf("%s %d of %s", kind, n, line(root, dir, "max_state")))
-		}
+	var sum int64
+	for _, file := range *counts {
+		n, _ := number(root, file)
+		sum += n
 	}
-	for _, name := range entries(root, cpuDir, "cpu") {
-		n, _ := number(root, cpuDir, name, "thermal_throttle/package_throttle_count")
-		h.Throttles += n
-	}
-	return h
+	return sum
 }
 
 func (z *Zone) read(root fs.FS, dir, file string) (ok bool) {

@@ -3,6 +3,7 @@
 package machine
 
 import (
+	"io"
 	"io/fs"
 	"path"
 	"slices"
@@ -10,9 +11,17 @@ import (
 	"strings"
 )
 
+// mostBytes are more than any file here has, of the size that the kernel allows them.
+const mostBytes = 4096
+
 // line is the first line of a small file, "" where there is none.
 func line(root fs.FS, name ...string) string {
-	data, err := fs.ReadFile(root, path.Join(name...))
+	f, err := root.Open(path.Join(name...))
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = f.Close() }() // nothing was written
+	data, err := io.ReadAll(io.LimitReader(f, mostBytes))
 	if err != nil {
 		return ""
 	}
