@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"windhover/appliance/web"
 	"windhover/control"
 )
 
@@ -77,7 +78,7 @@ func respondJSON(w http.ResponseWriter, v any) {
 // serveHTTP runs a server on l until ctx ends. The times hold for who is quick by
 // nature; handlers that read or write much give more (package web).
 func serveHTTP(ctx context.Context, l net.Listener, h http.Handler, log *slog.Logger) {
-	srv := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute,
+	srv := &http.Server{Handler: web.Linger(h), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute,
 		MaxHeaderBytes: 16 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
 	stop := context.AfterFunc(ctx, func() {
 		c, cancel := context.WithTimeout(context.Background(), time.Second)
