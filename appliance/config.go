@@ -134,6 +134,8 @@ type Anonymous struct {
 // Log configures logging.
 type Log struct {
 	Format  string `toml:"format"`  // "": text; "json"
+	Level   string `toml:"level"`   // "debug", "info", "warn" or "error"
+	Burst   int    `toml:"burst"`   // records of one kind at once, then one in 10 s; 0: no limit
 	Prompts bool   `toml:"prompts"` // debugging only: prompts and answers in the log
 }
 
@@ -148,6 +150,7 @@ func DefaultConfig() Config {
 		Updates: Updates{Threshold: 1, ReleaseThreshold: 1, MaxRate: "0", MaxBytes: "0"},
 		Drop:    Drop{ObserveS: 300},
 		VQF:     VQF{Layout: "any", Expect: "Q8_8X8|Q4_4X4", Check: "install"},
+		Log:     Log{Level: "info", Burst: 10},
 	}
 }
 

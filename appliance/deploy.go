@@ -219,7 +219,7 @@ func (d *deployer) fail(ctx context.Context, s *sighting, e *control.Error) {
 	if before != nil && before.Code == e.Code && before.Message == e.Message {
 		return // said before
 	}
-	d.log.Error("model refused", "event", "model_failed", "model", s.Name, "code", e.Code.Name, "reason", e.Message, "still_serving", serving)
+	d.log.Error("model refused", "event", "model_failed", "model", s.Name, "code", e.Code.Name, "error", e.Message, "still_serving", serving)
 	d.event(control.Occurrence{Event: "model_failed", Model: s.Name, Code: e.Code.Name, Message: e.Message})
 }
 
@@ -288,7 +288,7 @@ func (d *deployer) retire(s *serving) {
 			d.log.Warn("requests on the replaced version outlast the drain limit", "model", s.Name, "version", s.Version)
 		}
 		if err := s.Close(); err != nil {
-			d.log.Error("close model", "model", s.Name, "error", err)
+			d.log.Error("a model is not closed", "model", s.Name, "error", err)
 		}
 		d.reg.drained(s)
 		d.log.Info("model version unloaded", "model", s.Name, "version", s.Version)
@@ -308,14 +308,14 @@ func (d *deployer) recall() {
 		}
 	}
 	if err := d.store.tidy(); err != nil {
-		d.log.Error("store", "error", err)
+		d.log.Error("what an earlier run left in the store is not removed", "error", err)
 	}
 	if err := d.store.tidyPrefixes(d.saves); err != nil {
-		d.log.Error("store", "error", err)
+		d.log.Error("saved prefixes that nobody needs are not removed", "error", err)
 	}
 	for _, dir := range []string{d.drop, filepath.Dir(d.book.path)} {
 		if err := tidyTemporary(dir); err != nil {
-			d.log.Error("state", "error", err)
+			d.log.Error("temporary files are not removed", "path", dir, "error", err)
 		}
 	}
 	d.collect()
@@ -374,7 +374,7 @@ func (d *deployer) collect() {
 		}
 	}
 	if err := d.store.collect(keep); err != nil {
-		d.log.Error("store", "error", err)
+		d.log.Error("versions that nobody needs are not removed", "error", err)
 	}
 }
 

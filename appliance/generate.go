@@ -45,8 +45,7 @@ func (b *backend) Generate(ctx context.Context, r *control.Request, emit func(co
 	say := teller{tok: s.Tokenizer(), id: r.ID}
 	res, err := s.Generate(ctx, req, func(e engine.Event) error { return emit(say.event(e)) })
 	if err != nil {
-		b.metrics.failed(err)
-		return nil, coded(err, control.Internal)
+		return nil, b.broken(r, s, coded(err, control.Internal))
 	}
 	b.metrics.generated(res)
 	if b.cfg.Log.Prompts {
@@ -61,6 +60,16 @@ func (b *backend) Generate(ctx context.Context, r *control.Request, emit func(co
 		Usage:      Usage(res.Usage),
 		PrefillTPS: round1(res.Timing.PrefillTPS), DecodeTPS: round1(res.Timing.DecodeTPS),
 	}, nil
+}
+
+// broken tells of a request that failed by a fault of the box. What is wrong with a
+// request itself is told to the client alone: it may quote the request.
+func (b *backend) broken(r *control.Request, s *serving, err *control.Error) *control.Error {
+	switch err.Code {
+	case control.Internal, control.ModelIOError, control.HealthCheckFailed, control.InsufficientMem:
+		b.log.Error("a request failed", "client", r.Client, "id", r.ID, "model", s.Name, "version", s.Version, "code", err.Code.Name, "error", err.Message)
+	}
+	return err
 }
 
 // Usage is what a generation used, in the words of the protocol.

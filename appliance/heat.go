@@ -95,7 +95,7 @@ func (h *heat) look(ctx context.Context, now time.Time) {
 		h.reg.release(s)
 	}
 	for _, text := range events {
-		h.log.Warn(text, "event", "thermal")
+		h.log.Warn("the box is hot, or cools down", "event", "thermal", "text", text)
 		h.tell(control.Occurrence{Event: "thermal", Message: text})
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -29,8 +28,6 @@ const (
 	brokerSpace = 16 << 20
 	// brokerMemory is the most its store may take in memory.
 	brokerMemory = 32 << 20
-	// brokerLines is how many lines a minute of the broker's go to the log.
-	brokerLines = 20
 )
 
 // house runs the embedded broker. Its store is on the disk, so that sessions and
@@ -48,10 +45,6 @@ type house struct {
 	b   *broker.Broker
 	mem string        // directory in memory while that is in use
 	ill chan struct{} // capacity 1: the broker cannot write
-
-	mu    sync.Mutex // guards what follows
-	since time.Time  // of the lines counted
-	lines int
 }
 
 func newHouse(cfg Config, log *slog.Logger) *house {
@@ -78,13 +71,11 @@ func (h *house) hear(level, text string) {
 			}
 		}
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if now := time.Now(); now.Sub(h.since) > time.Minute {
-		h.since, h.lines = now, 0
-	}
-	if h.lines++; h.lines <= brokerLines {
-		h.log.Warn("embedded broker", "level", level, "text", text)
+	// Clients bring both about, so that neither needs somebody who looks.
+	if level == "error" {
+		h.log.Warn("the embedded broker reports an error", "text", text)
+	} else {
+		h.log.Warn("the embedded broker warns", "text", text)
 	}
 }
 

@@ -114,11 +114,15 @@ func TestBrokerPortTaken_P57(t *testing.T) {
 // A broker that complains all day does not fill the log.
 func TestBrokerLines(t *testing.T) {
 	var lines strings.Builder
-	h := &house{log: slog.New(slog.NewTextHandler(&lines, nil)), ill: make(chan struct{}, 1)}
+	out, err := NewLogOutput(&lines, DefaultConfig().Log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &house{log: out.Logger(), ill: make(chan struct{}, 1)}
 	for i := range 1000 {
 		h.hear("warn", fmt.Sprint("complaint ", i))
 	}
-	if got := strings.Count(lines.String(), "\n"); got != brokerLines {
+	if got := strings.Count(lines.String(), "\n"); got != DefaultConfig().Log.Burst {
 		t.Errorf("%d lines", got)
 	}
 	if len(h.ill) != 0 {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	stdlog "log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -78,8 +79,8 @@ func respondJSON(w http.ResponseWriter, v any) {
 // serveHTTP runs a server on l until ctx ends. The times hold for who is quick by
 // nature; handlers that read or write much give more (package web).
 func serveHTTP(ctx context.Context, l net.Listener, h http.Handler, log *slog.Logger) {
-	srv := &http.Server{Handler: web.Linger(h), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute,
-		MaxHeaderBytes: 16 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
+	srv := &http.Server{Handler: web.Linger(watched(h, log)), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute,
+		MaxHeaderBytes: 16 << 10, ErrorLog: stdlog.New(lineWriter{log, "the HTTP server says"}, "", 0)}
 	stop := context.AfterFunc(ctx, func() {
 		c, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
@@ -89,6 +90,6 @@ func serveHTTP(ctx context.Context, l net.Listener, h http.Handler, log *slog.Lo
 	})
 	defer stop()
 	if err := srv.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
-		log.Error("http", "address", l.Addr().String(), "error", err)
+		log.Error("HTTP ends", "address", l.Addr().String(), "error", err)
 	}
 }

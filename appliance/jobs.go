@@ -59,7 +59,7 @@ func (b *backend) RunJob(ctx context.Context, j control.Job, report func(control
 		result, err = duty(ctx)
 	}
 	if err != nil {
-		b.log.Error("job failed", "job", j.ID, "type", j.Type, "reason", oneLine(err))
+		b.log.Error("job failed", "job", j.ID, "type", j.Type, "error", oneLine(err))
 		return result, coded(err, control.Internal)
 	}
 	b.log.Info("job done", "job", j.ID, "type", j.Type)

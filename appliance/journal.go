@@ -32,9 +32,9 @@ type journalOutput struct {
 	line bytes.Buffer
 }
 
-func newJournalHandler(w io.Writer, send func(string, journal.Priority, map[string]string) error) slog.Handler {
+func newJournalHandler(w io.Writer, level slog.Leveler, send func(string, journal.Priority, map[string]string) error) slog.Handler {
 	out := &journalOutput{send: send, w: w}
-	text := slog.NewTextHandler(&out.line, &slog.HandlerOptions{ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
+	text := slog.NewTextHandler(&out.line, &slog.HandlerOptions{Level: level, ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
 		if len(groups) == 0 && (a.Key == slog.TimeKey || a.Key == slog.LevelKey || a.Key == slog.MessageKey) {
 			return slog.Attr{}
 		}

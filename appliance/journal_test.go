@@ -28,7 +28,7 @@ type sent struct {
 
 func journalOf(w io.Writer, err error) (*slog.Logger, *[]sent) {
 	var list []sent
-	return slog.New(newJournalHandler(w, func(m string, p journal.Priority, f map[string]string) error {
+	return slog.New(newJournalHandler(w, slog.LevelDebug, func(m string, p journal.Priority, f map[string]string) error {
 		list = append(list, sent{m, p, f})
 		return err
 	})), &list

@@ -202,7 +202,7 @@ func (d *deployer) logLoaded(s *serving, took time.Duration) {
 	by := d.who.standing(s.installed)
 	attrs = append(attrs, slog.String("trust", kindOf(by)))
 	if by != nil {
-		attrs = append(attrs, slog.String("signer", by.Name), slog.String("key", by.short()))
+		attrs = append(attrs, slog.String("signer", by.Name), slog.String("key_id", by.short()))
 	}
 	if s.installed.Foreign != "" {
 		attrs = append(attrs, slog.String("untrusted_signature", s.installed.Foreign))

@@ -103,7 +103,7 @@ func (d *deployer) takeBack(ctx context.Context, name string, in installed, caus
 		return // the next start begins the trial again
 	}
 	if err != nil {
-		d.log.Error("the version before cannot be used: the new one goes on", "model", name, "version", in.Version, "before", before.Version, "reason", cause, "error", err)
+		d.log.Error("the version before cannot be used: the new one goes on", "model", name, "version", in.Version, "before", before.Version, "cause", cause, "error", err)
 		d.commit(name, in)
 		return
 	}
@@ -124,7 +124,7 @@ func (d *deployer) condemn(name string, in installed, failure *control.Error) {
 		d.isolate(s)
 	}
 	before := d.book.Models[name]
-	d.log.Error("model version taken back", "event", "rolled_back", "model", name, "version", in.Version, "serves", before.Version, "code", failure.Code.Name, "reason", failure.Message)
+	d.log.Error("model version taken back", "event", "rolled_back", "model", name, "version", in.Version, "serves", before.Version, "code", failure.Code.Name, "error", failure.Message)
 	d.event(control.Occurrence{Event: "rolled_back", Model: name, Code: failure.Code.Name, Message: fmt.Sprintf("version %s: %s; version %s serves again", in.Version, failure.Message, before.Version)})
 	d.tookBack()
 }

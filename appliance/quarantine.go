@@ -56,11 +56,11 @@ func (d *deployer) isolate(s *sighting) {
 	}
 	doc.File, _ = s.contents()
 	if err := writeJSON(d.quarantinePath(s.digest), doc, 0o600); err != nil {
-		d.log.Warn("quarantine", "model", s.Name, "error", err)
+		d.log.Warn("the record of a refused file is not written", "model", s.Name, "error", err)
 		return
 	}
 	if err := d.boundQuarantine(); err != nil {
-		d.log.Warn("quarantine", "error", err)
+		d.log.Warn("the oldest records of refused files are not removed", "error", err)
 	}
 }
 
@@ -70,7 +70,7 @@ func (d *deployer) acquit(sha string) {
 		return
 	}
 	if err := remove(d.quarantinePath(sha)); err != nil {
-		d.log.Warn("quarantine", "error", err)
+		d.log.Warn("the record of a refused file is not removed", "error", err)
 	}
 }
 
@@ -84,7 +84,7 @@ func (d *deployer) isolated(s *sighting) error {
 	}
 	var doc quarantined
 	if err := readJSON(d.quarantinePath(s.digest), markerBytes, &doc); err != nil {
-		d.log.Warn("quarantine", "error", err)
+		d.log.Warn("the record of a refused file cannot be read", "error", err)
 		return nil
 	}
 	file, _ := s.contents()

@@ -84,7 +84,7 @@ func (d *deployer) openBeside(ctx context.Context, name string, in installed) (*
 	case <-time.After(drainLimit):
 	}
 	if err := old.Close(); err != nil {
-		d.log.Error("close model", "model", name, "error", err)
+		d.log.Error("a model is not closed", "model", name, "error", err)
 	}
 	if v, err = d.open(ctx, name, in); err == nil {
 		return v, nil

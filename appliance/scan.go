@@ -80,7 +80,7 @@ func (d *deployer) scan(ctx context.Context) time.Duration {
 	d.blind = false
 	for _, path := range v.Orphans {
 		if err := dropOrphan(path); err != nil {
-			d.log.Error("marker", "path", path, "error", err)
+			d.log.Error("a marker whose file is gone is not removed", "path", path, "error", err)
 		}
 	}
 	d.refuse(v.Refused)
@@ -134,7 +134,7 @@ func (d *deployer) refuse(entries map[string]string) {
 	for entry, reason := range entries {
 		r := d.refused[entry]
 		if r == nil || r.reason != reason {
-			d.log.Error("model refused", "entry", entry, "reason", reason)
+			d.log.Error("model refused", "entry", entry, "error", reason)
 			r = &refusal{reason: reason}
 			d.refused[entry] = r
 		}
@@ -319,7 +319,7 @@ func (d *deployer) taken(s *sighting) {
 	if s.failure == nil {
 		s.ready = false
 		s.failure = control.Errorf(control.Incompatible, "the model name %s belongs to updates over the air: rename this file, or have that model removed (windhover remove %s) and then remove %s.failed", s.Name, s.Name, s.Entry)
-		d.log.Error("model refused", "model", s.Name, "code", s.failure.Code.Name, "reason", s.failure.Message, "still_serving", true)
+		d.log.Error("model refused", "model", s.Name, "code", s.failure.Code.Name, "error", s.failure.Message, "still_serving", true)
 	}
 	if !s.marked {
 		d.markFailed(s)

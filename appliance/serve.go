@@ -26,6 +26,7 @@ import (
 // ServeOptions are what the command line adds to the configuration.
 type ServeOptions struct {
 	Log    *slog.Logger
+	Out    *LogOutput             // where Log goes; nil: its level and limits stay
 	Self   []string               // how to run this program again, for jobs
 	Reload <-chan os.Signal       // asks for the configuration to be read again
 	Load   func() (Config, error) // reads it
@@ -74,6 +75,7 @@ type server struct {
 // when all but the broker works: a box without network serves what is dropped on it.
 func Serve(ctx context.Context, cfg Config, opt ServeOptions) error {
 	s := &server{cfg: cfg, opt: opt, log: opt.Log}
+	defer opt.Out.Flush()
 	var err error
 	if s.given, err = takeSockets(activation.Files(true)); err != nil {
 		return err
@@ -100,6 +102,9 @@ func Serve(ctx context.Context, cfg Config, opt ServeOptions) error {
 	}
 	if err := s.build(topo); err != nil {
 		return errors.Join(err, socket.Close())
+	}
+	if cfg.Log.Prompts {
+		s.log.Warn("prompts and answers are written to the log: whoever reads it reads them", "key", "log.prompts")
 	}
 	s.log.Info("windhover starts", "version", Version, "device", cfg.Device, "state", cfg.Paths.State, "board", board(),
 		"big", fmt.Sprint(topo.Big), "little", fmt.Sprint(topo.Little), "topology", topo.Source, "kernels", kernelSummary())
@@ -158,7 +163,7 @@ func (s *server) build(topo kernels.Topology) error {
 	d.saves = saves
 	d.recall()
 	if err := tidyIncoming(s.cfg.Paths); err != nil {
-		s.log.Error("incoming", "error", err)
+		s.log.Error("what jobs of an earlier run left is not removed", "error", err)
 	}
 	return nil
 }
@@ -326,6 +331,8 @@ func (s *server) takeOver(cfg Config) (keys []string) {
 		keys = append(keys, s.live.Updates.takeOver(cfg.Updates)...)
 		s.updates.adopt(s.live.Updates)
 	}
+	keys = append(keys, s.live.Log.takeOver(cfg.Log)...)
+	s.opt.Out.adopt(s.live.Log)
 	s.live.Drop.RequireSignature, s.live.Paths.Trust = cfg.Drop.RequireSignature, cfg.Paths.Trust
 	s.backend.who.adopt(cfg)
 	return keys

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"slices"
 	"time"
@@ -144,7 +145,7 @@ func (d *deployer) dismiss(s *sighting) error {
 	}
 	err := d.who.admit(in)
 	if err != nil {
-		d.log.Warn("a model is no longer admitted", "model", s.Name, "version", in.Version, "reason", oneLine(err))
+		d.log.Warn("a model is no longer admitted", "model", s.Name, "version", in.Version, "error", oneLine(err))
 		d.retire(d.reg.withdraw(s.Name))
 		d.remember(s)
 	}
@@ -177,16 +178,16 @@ func (d *deployer) settle(s *sighting, in installed, refused error) {
 	case refused != nil:
 		delete(d.unmarked, s.Entry) // another reason, another marker
 		d.markFailed(s)
-		d.log.Error("a signature is refused; the model was admitted without it", "event", "model_failed", "model", s.Name, "code", s.failure.Code.Name, "reason", s.failure.Message)
+		d.log.Error("a signature is refused; the model was admitted without it", "event", "model_failed", "model", s.Name, "code", s.failure.Code.Name, "error", s.failure.Message)
 		d.event(control.Occurrence{Event: "model_failed", Model: s.Name, Code: s.failure.Code.Name, Message: s.failure.Message})
 	case had != nil || before != kindOf(by):
 		d.markReady(s)
 	}
 	if before != kindOf(by) {
-		attrs := []any{"model", s.Name, "trust", kindOf(by), "before", before}
+		attrs := []slog.Attr{slog.String("model", s.Name), slog.String("trust", kindOf(by)), slog.String("before", before)}
 		if by != nil {
-			attrs = append(attrs, "signer", by.Name, "key", by.short())
+			attrs = append(attrs, slog.String("signer", by.Name), slog.String("key_id", by.short()))
 		}
-		d.log.Info("who stands for a model has changed", attrs...)
+		d.log.LogAttrs(context.Background(), slog.LevelInfo, "who stands for a model has changed", attrs...)
 	}
 }

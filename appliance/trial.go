@@ -54,6 +54,6 @@ func (d *deployer) beginTrial(s *sighting) error {
 // endTrial notes that the daemon has outlived it.
 func (d *deployer) endTrial() {
 	if err := remove(d.trialPath()); err != nil {
-		d.log.Warn("state", "error", err)
+		d.log.Warn("the note of what was being loaded is not removed", "error", err)
 	}
 }

@@ -131,11 +131,11 @@ func (a *authority) take(t *seal.Trust, err error, last *seal.Trust) bool {
 		msg = oneLine(err)
 	}
 	if msg != "" && msg != a.told {
-		rest := "the other keys go on"
 		if t == nil {
-			rest = "those read before go on, after a start none"
+			a.log.Error("trusted keys cannot be read: those read before go on, after a start none", "path", a.dir, "error", msg)
+		} else {
+			a.log.Error("trusted keys cannot be read: the other keys go on", "path", a.dir, "error", msg)
 		}
-		a.log.Error("trusted keys cannot be read: "+rest, "path", a.dir, "error", msg)
 	}
 	a.told = msg
 	if t == nil {

@@ -87,7 +87,7 @@ func (d *deployer) unshare(v *serving) {
 	case <-ctx.Done():
 	}
 	if err := v.servable.Close(); err != nil {
-		d.log.Error("close model", "model", v.Name, "error", err)
+		d.log.Error("a model is not closed", "model", v.Name, "error", err)
 	}
 	go v.guard.release() // it waits for this function
 	d.notes.mu.Lock()
@@ -130,7 +130,7 @@ func (d *deployer) moveToCopy(ctx context.Context, v *serving) error {
 	}
 	// The model is safe. The store follows, unless the entry has gone meanwhile.
 	if err := os.Rename(tmp, d.store.weights(v.Key)); err != nil {
-		d.log.Warn("store", "model", v.Name, "error", err)
+		d.log.Warn("the copy of a model does not take its place in the store", "model", v.Name, "error", err)
 		return nil
 	}
 	d.notes.mu.Lock()

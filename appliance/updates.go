@@ -227,7 +227,7 @@ func (u *updater) told(r rollout.Report) {
 	}
 	if r.Err != nil {
 		level = slog.LevelError
-		attrs = append(attrs, slog.String("code", r.Err.Code.Name), slog.String("reason", r.Err.Message), slog.Bool("rolled_back", r.RolledBack))
+		attrs = append(attrs, slog.String("code", r.Err.Code.Name), slog.String("error", r.Err.Message), slog.Bool("rolled_back", r.RolledBack))
 	}
 	u.log.LogAttrs(context.Background(), level, "update", attrs...)
 }

@@ -320,7 +320,7 @@ func (u *updateDevice) free(model string) {
 	}
 	delete(u.loaded, model)
 	if err := t.Close(); err != nil {
-		u.d.log.Error("close model", "model", model, "error", err)
+		u.d.log.Error("a model is not closed", "model", model, "error", err)
 	}
 }
 

@@ -58,7 +58,7 @@ func (b webBox) Drop(ctx context.Context, name string, size int64, r io.Reader) 
 	if err != nil {
 		return n, err
 	}
-	b.s.log.Info("model uploaded", "file", name, "bytes", n)
+	b.s.log.Info("model uploaded", "entry", name, "bytes", n)
 	b.s.backend.wakeDrop()
 	return n, nil
 }

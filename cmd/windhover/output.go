@@ -80,6 +80,9 @@ func reportError(cmd *cobra.Command, err error) int {
 	if code == exitUsage {
 		line += fmt.Sprintf(" (see %s --help)", cmd.CommandPath())
 	}
+	if cmd.Name() == "serve" && recordEnd(cmd, line) {
+		return code
+	}
 	_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "windhover: %s\n", line) // stderr is where failures go: no place is left to report its own
 	var shown shownError
 	if wantJSON(cmd) && !errors.As(err, &shown) {

@@ -3,7 +3,7 @@
 package main
 
 import (
-	"log/slog"
+	"log"
 	"os"
 	"os/signal"
 	"syscall"
@@ -14,15 +14,15 @@ import (
 )
 
 func newServe() *cobra.Command {
-	var format string
+	var format, level string
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the appliance",
 		Long: `Serves every model in the drop directory and answers over MQTT, with the broker
 inside the daemon unless mqtt.url names another. Stops on SIGTERM after the
 requests in work; a second signal stops at once. SIGHUP reads the configuration again:
-drop.require_signature, paths.trust and [updates] but for ca_file count at once, the log
-names what needs a restart.`,
+drop.require_signature, paths.trust, log.level, log.burst and [updates] but for ca_file
+count at once, the log names what needs a restart.`,
 		Example: `  windhover serve
   WINDHOVER_PATHS_STATE=/srv/windhover windhover serve --config ""`,
 		Args: args(cobra.NoArgs),
@@ -30,17 +30,26 @@ names what needs a restart.`,
 			if wantJSON(cmd) {
 				return usagef(cmd, "--json says nothing here: --log-format json writes the log so")
 			}
-			cfg, err := loadConfig(cmd)
+			load := func() (appliance.Config, error) {
+				cfg, err := loadConfig(cmd)
+				if cmd.Flags().Changed("log-format") {
+					cfg.Log.Format = format
+				}
+				if cmd.Flags().Changed("log-level") {
+					cfg.Log.Level = level
+				}
+				return cfg, err
+			}
+			cfg, err := load()
 			if err != nil {
 				return err
 			}
-			if cmd.Flags().Changed("log-format") {
-				cfg.Log.Format = format
-			}
-			handler, err := appliance.NewLogHandler(cmd.ErrOrStderr(), cfg.Log.Format)
+			out, err := appliance.NewLogOutput(cmd.ErrOrStderr(), cfg.Log)
 			if err != nil {
 				return usageError{cmd, err}
 			}
+			log.SetFlags(0) // libraries print there, net/http for one
+			log.SetOutput(out.Writer())
 			self, err := os.Executable()
 			if err != nil {
 				return err
@@ -50,14 +59,31 @@ names what needs a restart.`,
 			signal.Notify(hup, syscall.SIGHUP)
 			defer signal.Stop(hup)
 			return appliance.Serve(cmd.Context(), cfg, appliance.ServeOptions{
-				Log: slog.New(handler), Self: []string{self}, Reload: hup,
-				Load: func() (appliance.Config, error) { return loadConfig(cmd) },
+				Log: out.Logger(), Out: out, Self: []string{self}, Reload: hup, Load: load,
 			})
 		},
 	}
 	addConfigFlag(cmd)
 	cmd.Flags().StringVar(&format, "log-format", "", "text or json (default: log.format)")
+	cmd.Flags().StringVar(&level, "log-level", "", "debug, info, warn or error (default: log.level)")
 	return cmd
+}
+
+// recordEnd writes what ends a daemon, or keeps it from starting, as a record where its
+// log is read by programs. It reports false where people read it.
+func recordEnd(cmd *cobra.Command, line string) bool {
+	flags := cmd.Flags()
+	format, _ := flags.GetString("log-format") // serve has it
+	if !flags.Changed("log-format") {
+		path, _ := flags.GetString("config")
+		format = appliance.FormatOf(path, os.Environ())
+	}
+	out, err := appliance.NewLogOutput(cmd.ErrOrStderr(), appliance.Log{Format: format})
+	if err != nil || out.ForPeople() {
+		return false
+	}
+	out.Logger().Error("windhover cannot go on", "error", line)
+	return true
 }
 
 // secondSignal gives the second signal to stop its usual effect: the first one asks,

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package appliance
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A flood of one kind is bounded, tells how much it was, and takes nothing from others.
+func TestLogFlood(t *testing.T) {
+	for _, format := range formats {
+		var out bytes.Buffer
+		o, clock := outputOf(t, format, &out, DefaultConfig().Log)
+		log := o.Logger()
+		var elapsed time.Duration
+		for i := range 100_000 {
+			log.Warn("mqtt replay ignored", "topic", fmt.Sprint("windhover/box/", i))
+			if i%1000 == 999 {
+				*clock = clock.Add(time.Second)
+				elapsed += time.Second
+			}
+			if i == 50_000 {
+				log.Error("a request failed", "error", "EIO")
+				log.Error("model refused", "event", "model_failed", "model", "m")
+				log.Warn("mqtt replay ignored", "event", "name_taken")
+			}
+		}
+		want := 10 + int(elapsed/logRefill) // the burst, and one for each pause
+		got := strings.Count(out.String(), "replay")
+		if got > want+1 || got < want-1 {
+			t.Errorf("%s: %d records of a flood of 100000, want %d", format, got, want)
+		}
+		for _, other := range []string{"EIO", "model_failed", "name_taken"} {
+			if strings.Count(out.String(), other) != 1 {
+				t.Errorf("%s: %s is lost", format, other)
+			}
+		}
+		// All that was kept back is accounted for, at the latest at the end.
+		out.Reset()
+		o.Flush()
+		if got := out.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "suppressed") || !strings.Contains(got, "mqtt replay ignored") {
+			t.Errorf("%s: at the end %q", format, got)
+		}
+		out.Reset()
+		o.Flush()
+		if out.Len() > 0 {
+			t.Errorf("%s: told twice: %q", format, out.String())
+		}
+		*clock = clock.Add(time.Hour)
+		for range 10 {
+			log.Warn("mqtt replay ignored")
+		}
+		if got := strings.Count(out.String(), "replay"); got != 10 {
+			t.Errorf("%s: %d of 10 after an hour", format, got)
+		}
+	}
+}
+
+// The sum of what goes out and of what is said to have been kept back is what came in.
+func TestLogSuppressedAddsUp(t *testing.T) {
+	l := newLimiter(time.Now)
+	var clock time.Time
+	l.now = func() time.Time { return clock }
+	l.setBurst(3)
+	var out, told uint64
+	for i := range 10_000 {
+		if before, ok := l.take(0, "x", ""); ok {
+			out++
+			told += before
+		}
+		clock = clock.Add(time.Duration(i%7) * 300 * time.Millisecond)
+		for _, s := range l.drain(tellSuppressed) {
+			told += s.n
+		}
+	}
+	for _, s := range l.drain(0) {
+		told += s.n
+	}
+	if out+told != 10_000 || l.held != 0 {
+		t.Errorf("%d out, %d told of, %d held", out, told, l.held)
+	}
+	// Without a bound, and with debug, which has its own.
+	l.setBurst(0)
+	for range 1000 {
+		if _, ok := l.take(0, "x", ""); !ok {
+			t.Fatal("a limit of none")
+		}
+	}
+	l.setBurst(3)
+	n := 0
+	for range 10_000 {
+		if _, ok := l.take(-4, "x", ""); ok {
+			n++
+		}
+	}
+	if n != 300 {
+		t.Errorf("%d debug records, want a hundred times the burst", n)
+	}
+}
+
+// A kind that has been quiet for a minute is told of with the next record of any kind.
+func TestLogSuppressedIsTold(t *testing.T) {
+	var out bytes.Buffer
+	o, clock := outputOf(t, "text", &out, Log{Burst: 1})
+	log := o.Logger()
+	for range 5 {
+		log.Warn("flood")
+	}
+	log.Info("other")
+	if strings.Contains(out.String(), "suppressed") {
+		t.Errorf("told while it goes on: %s", out.String())
+	}
+	*clock = clock.Add(2 * tellSuppressed)
+	log.Info("another")
+	if got := out.String(); !strings.Contains(got, `level=WARN msg="records of one kind were suppressed" of=flood suppressed=4`) {
+		t.Errorf("got %s", got)
+	}
+}
+
+// Whatever somebody makes kinds of, their number is bounded, and events keep theirs.
+func TestLogKindsAreBounded(t *testing.T) {
+	l := newLimiter(time.Now)
+	clock := time.Unix(0, 0)
+	l.now = func() time.Time { return clock }
+	l.setBurst(1)
+	out := 0
+	for i := range 100_000 {
+		if _, ok := l.take(4, fmt.Sprint("m", i), fmt.Sprint("e", i)); ok {
+			out++
+		}
+	}
+	if out > logKinds+2 || len(l.kinds) > logKinds+2 {
+		t.Errorf("%d records, %d accounts", out, len(l.kinds))
+	}
+	for event := range messageIDs {
+		if _, ok := l.take(8, "x", event); !ok {
+			t.Errorf("%s is lost", event)
+		}
+	}
+	if _, ok := l.take(8, "x", ""); !ok {
+		t.Error("an error is lost")
+	}
+	clock = clock.Add(time.Hour)
+	if _, ok := l.take(0, "new", ""); !ok || len(l.kinds) > logKinds {
+		t.Errorf("what owes nothing is kept: %d accounts", len(l.kinds))
+	}
+}
+
+// The path of a record that is kept back allocates nothing.
+func BenchmarkLogSuppressed(b *testing.B) {
+	l := newLimiter(time.Now)
+	l.setBurst(1)
+	b.ReportAllocs()
+	for b.Loop() {
+		l.take(4, "flood", "")
+	}
+}
