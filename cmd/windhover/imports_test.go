@@ -33,6 +33,7 @@ var allowed = map[string][]string{
 	"engine/grammar":    {},
 	"engine":            {"kernels", "vqf", "vqf/seal", "engine/tokenizer", "engine/vision", "engine/grammar"},
 	"vqf/convert":       {"vqf", "vqf/seal", "vqf/gguf", "vqf/safetensors", "kernels", "engine/tokenizer"},
+	"appliance/audit":   {"appliance/disk"},
 	"appliance/disk":    {},
 	"appliance/machine": {},
 	"appliance/fetch":   {"control", "control/ota", "appliance/disk"},
@@ -40,11 +41,11 @@ var allowed = map[string][]string{
 	"appliance/update":  {"control", "control/ota", "appliance/disk", "appliance/fetch", "appliance/rollout"},
 	"appliance/web":     {"control"},
 	"appliance": {
-		"appliance/disk", "appliance/fetch", "appliance/machine", "appliance/rollout", "appliance/update", "appliance/web", "engine", "engine/tokenizer",
+		"appliance/audit", "appliance/disk", "appliance/fetch", "appliance/machine", "appliance/rollout", "appliance/update", "appliance/web", "engine", "engine/tokenizer",
 		"control", "control/broker", "control/ota", "vqf", "vqf/seal", "vqf/convert", "kernels",
 	},
 	"cmd/windhover": {
-		"appliance", "engine", "engine/tokenizer", "engine/vision", "control", "control/broker", "control/ota", "control/fleet",
+		"appliance", "appliance/audit", "engine", "engine/tokenizer", "engine/vision", "control", "control/broker", "control/ota", "control/fleet",
 		"vqf", "vqf/seal", "vqf/convert", "vqf/gguf", "vqf/safetensors", "kernels",
 	},
 	"internal/testmodel": {"vqf", "kernels"},
