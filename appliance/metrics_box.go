@@ -23,10 +23,11 @@ var (
 	boxActive     = prometheus.NewDesc("windhover_active_requests", "Requests in work.", nil, nil)
 	boxConnected  = prometheus.NewDesc("windhover_mqtt_connected", "1 while a link has its broker.", []string{"link"}, nil)
 	boxReconnects = prometheus.NewDesc("windhover_mqtt_reconnects_total", "Connections of a link after its first.", []string{"link"}, nil)
-	boxDropped    = prometheus.NewDesc("windhover_mqtt_dropped_total", "Messages given up, in either direction.", nil, nil)
+	boxDropped    = prometheus.NewDesc("windhover_mqtt_dropped_total", "Messages given up: incoming ones that came while the box was busy with others (behind), retained ones (replay), empty or misdirected ones (ignored); outgoing ones because too many wait (full) or the connection breaks with them (lost).", []string{"link", "reason"}, nil)
 	boxOutbox     = prometheus.NewDesc("windhover_mqtt_outbox_depth", "Messages that wait to be published.", []string{"lane"}, nil)
 	boxAside      = prometheus.NewDesc("windhover_name_taken", "1 while another box has the device's name and this one serves nobody over MQTT.", nil, nil)
 	boxJobs       = prometheus.NewDesc("windhover_jobs", "Records of jobs that are kept, by status.", []string{"status"}, nil)
+	boxEnded      = prometheus.NewDesc("windhover_jobs_total", "Jobs that ended, by type and status.", []string{"type", "status"}, nil)
 	boxCelsius    = prometheus.NewDesc("windhover_thermal_celsius", "The hottest zone, on a machine that tells.", nil, nil)
 	boxThrottled  = prometheus.NewDesc("windhover_throttled", "1 while the CPU is slowed because of heat, and for half a minute after.", nil, nil)
 	boxResting    = prometheus.NewDesc("windhover_resting_cores", "Cores that do not compute, so that a hot machine does not shut down.", nil, nil)
@@ -37,7 +38,7 @@ var (
 
 // Describe implements prometheus.Collector.
 func (c boxCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{boxQueue, boxActive, boxConnected, boxReconnects, boxDropped, boxOutbox, boxAside, boxJobs,
+	for _, d := range []*prometheus.Desc{boxQueue, boxActive, boxConnected, boxReconnects, boxDropped, boxOutbox, boxAside, boxJobs, boxEnded,
 		boxCelsius, boxThrottled, boxResting, boxPinned, boxMemory, boxDisk} {
 		ch <- d
 	}
@@ -56,12 +57,17 @@ func (c boxCollector) Collect(ch chan<- prometheus.Metric) {
 		gauge(boxConnected, one(up), link)
 		ch <- prometheus.MustNewConstMetric(boxReconnects, prometheus.CounterValue, float64(count.Reconnects[link]), link)
 	}
-	ch <- prometheus.MustNewConstMetric(boxDropped, prometheus.CounterValue, float64(count.Dropped))
+	for d, n := range count.Drops {
+		ch <- prometheus.MustNewConstMetric(boxDropped, prometheus.CounterValue, float64(n), d.Link, d.Reason)
+	}
 	for lane, n := range count.OutboxDepth {
 		gauge(boxOutbox, float64(n), lane)
 	}
 	for status, n := range count.Jobs {
 		gauge(boxJobs, float64(n), status)
+	}
+	for e, n := range count.JobsEnded {
+		ch <- prometheus.MustNewConstMetric(boxEnded, prometheus.CounterValue, float64(n), e.Type, e.Status)
 	}
 	s := c.stats()
 	if s.TempC != 0 {

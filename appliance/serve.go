@@ -175,7 +175,7 @@ func (s *server) openUpdates() {
 	d.check, d.who, d.reg, d.log = s.cfg.VQF.Check, s.backend.who, s.reg, s.log
 	d.event, d.wake, d.pulse = s.event, s.backend.wakeDrop, s.backend.pulse
 	d.grace, d.observing, d.tookBack = goneAfter, time.Duration(s.cfg.Drop.ObserveS)*time.Second, s.backend.metrics.backs.Inc
-	d.loaded = s.backend.metrics.loaded
+	d.loaded = s.backend.metrics.models.loaded
 	s.backend.metrics.watchStore(d.store)
 	u, err := openUpdates(s.cfg, d, s.log, s.backend.metrics, func(r control.Reported) { s.control.Report(r) })
 	if err != nil {
@@ -193,8 +193,9 @@ func (s *server) desired(target string, document []byte) {
 	}
 }
 
-// observe counts the end of a request on the version that it ran on.
+// observe counts the end of a request, and on the version that it ran on.
 func (s *server) observe(o control.Observation) {
+	s.backend.metrics.observed(o)
 	if s.deployer.tally.observe(o) {
 		s.deployer.wake()
 	}

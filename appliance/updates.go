@@ -56,10 +56,8 @@ func openUpdates(cfg Config, d *deployer, log *slog.Logger, m *metrics, tell fun
 		return nil, err
 	}
 	u := &updater{cfg: cfg, conf: cfg.Updates, who: d.who, log: log, ram: readMemory(os.DirFS("/")).Total,
-		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "windhover_ota_bytes_total", Help: "Bytes of updates, downloaded or taken from installed files."}, []string{"source"}),
-		backs: m.backs,
+		bytes: m.updates, backs: m.backs,
 	}
-	m.reg.MustRegister(u.bytes)
 	u.install = newUpdateDevice(d)
 	d.managed = func(string) bool { return false }
 	u.Updater, err = update.Open(update.Config{

@@ -163,6 +163,11 @@ func TestUpdatesOverTheAir(t *testing.T) {
 	f.desired(w.document(1, one, nil))
 	f.heard(t, "the first version", at(1, control.DesiredCurrent))
 	b.ready(t, "m")
+	e := b.metrics(t)
+	network, reused, back := e.sum("windhover_ota_bytes_total", `source="network"`), e.sum("windhover_ota_bytes_total", `source="reused"`), e.sum("windhover_rollbacks_total")
+	if network < float64(one.Size) || network > float64(one.Size+64<<10) || reused != 0 || back != 0 {
+		t.Errorf("a first version of %d bytes: %v from the network, %v reused, %v taken back", one.Size, network, reused, back)
+	}
 	c := b.client(t, "you")
 	ctx, cancel := context.WithTimeout(context.Background(), waitFor)
 	defer cancel()
