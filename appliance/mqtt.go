@@ -3,45 +3,12 @@
 package appliance
 
 import (
-	"context"
 	"fmt"
-	"log/slog"
 	"reflect"
 	"strings"
 
 	"windhover/control"
 )
-
-// notice writes what package control noticed to the log. No prompt is in it.
-func (s *server) notice(n control.Notice) {
-	level := slog.LevelInfo
-	switch n.Event {
-	case control.NoticeTry, control.NoticeDown, control.NoticeDropped, control.NoticeReplay, control.NoticeRival, control.NoticeDenied:
-		level = slog.LevelWarn
-	case control.NoticePanic, control.NoticeState:
-		level = slog.LevelError
-	}
-	var attrs []slog.Attr
-	if _, is := messageIDs[n.Event]; is {
-		attrs = append(attrs, slog.String("event", n.Event))
-	}
-	for _, a := range []slog.Attr{slog.String("link", n.Link), slog.String("topic", n.Topic), slog.String("client", n.Client), slog.String("id", n.ID)} {
-		if a.Value.String() != "" {
-			attrs = append(attrs, a)
-		}
-	}
-	if n.Err != nil {
-		attrs = append(attrs, slog.String("error", strings.NewReplacer("control: ", "", "network Error : ", "").Replace(n.Err.Error())))
-	}
-	msg := "mqtt " + strings.ReplaceAll(n.Event, "_", " ")
-	if n.Event == control.NoticeTry {
-		msg = "mqtt link not made: trying again"
-	}
-	s.log.LogAttrs(context.Background(), level, msg, attrs...)
-	if n.Event == control.NoticeUp || n.Event == control.NoticeDown || n.Event == control.NoticeTry {
-		s.tellStatus()
-	}
-}
 
 // status is the document of the local socket.
 func (s *server) status() StatusDoc {

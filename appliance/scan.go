@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"slices"
 	"time"
@@ -103,8 +104,12 @@ func (d *deployer) scan(ctx context.Context) time.Duration {
 			return rescan
 		}
 		d.pulse.look("looking at "+c.Entry, lookLimit)
-		if wait := d.consider(ctx, c); wait > 0 {
+		wait := d.consider(ctx, c)
+		if wait > 0 {
 			next = min(next, wait)
+		}
+		if d.log.Enabled(ctx, slog.LevelDebug) {
+			d.log.Debug("drop entry looked at", "entry", c.Entry, "model", c.Name, "what", d.standing(c.Name), "wait", wait)
 		}
 	}
 	next = min(next, d.observe(ctx))
@@ -113,6 +118,25 @@ func (d *deployer) scan(ctx context.Context) time.Duration {
 		d.save() // last: by now the book names what was found
 	}
 	return next
+}
+
+// standing is what was decided about a model of the drop directory, for the log.
+func (d *deployer) standing(name string) string {
+	switch s := d.seen[name]; {
+	case s == nil:
+		return "gone"
+	case d.managed(name):
+		return "belongs to updates"
+	case s.Skip:
+		return "held back"
+	case s.ready:
+		return "serves"
+	case s.failure != nil:
+		return "refused: " + s.failure.Code.Name
+	case s.stalled:
+		return "stalled"
+	}
+	return "arrives"
 }
 
 // incumbent is the entry that a model came from.

@@ -211,7 +211,7 @@ func (u *updater) told(r rollout.Report) {
 		attrs = append(attrs, slog.String("event", "rolled_back"))
 	case r.Status == rollout.Failure:
 		attrs = append(attrs, slog.String("event", "model_failed"))
-	case r.Status == rollout.Succeeded:
+	case r.Status == rollout.Succeeded && r.Version.Version != "": // else it was removed
 		attrs = append(attrs, slog.String("event", "model_ready"))
 	}
 	if r.Phase != "" {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -103,8 +102,7 @@ func (j *jobs) call(ctx context.Context, job Job, report func(JobProgress)) (res
 		if p := recover(); p != nil {
 			e := Errorf(Internal, "internal error")
 			e.Incident = newID()
-			j.notify(Notice{Event: NoticePanic, Client: job.Client, ID: job.ID,
-				Err: fmt.Errorf("incident %s: panic: %v\n%s", e.Incident, p, debug.Stack())})
+			j.notify(Notice{Event: NoticePanic, Client: job.Client, ID: job.ID, Incident: e.Incident, Panic: p, Stack: debug.Stack()})
 			result, err = nil, e
 		}
 	}()

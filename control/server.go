@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -47,32 +48,53 @@ type Config struct {
 	Notify func(Notice)
 	// Observe is told the end of each request and each refusal, under the same rules.
 	Observe func(Observation)
+	// Audit is given the end of each request and each job, and each refusal, before its
+	// client is; nil: nobody keeps a record. Where Waits is not set it must be quick.
+	Audit func(Audited)
 	// Now is the clock; nil: time.Now.
 	Now func() time.Time
 }
 
 // Notices, the Event of a Notice.
 const (
-	NoticeUp      = "link_up"        // Link
-	NoticeDown    = "link_down"      // Link, Err
-	NoticeTry     = "link_try"       // Link, Err: a try to connect went wrong
-	NoticeReplay  = "replay_ignored" // Topic
-	NoticeDropped = "message_dropped"
-	NoticeRefused = "refused" // Client, ID, Err
-	NoticePanic   = "panic"   // Client, ID, Err with the stack
+	NoticeUp      = "link_up"         // Link, Filters
+	NoticeDown    = "link_down"       // Link, Err
+	NoticeTry     = "link_try"        // Link, Err: a try to connect went wrong
+	NoticeReplay  = "replay_ignored"  // Topic
+	NoticeDropped = "message_dropped" // Link, Topic: the device is behind
+	NoticeIgnored = "message_ignored" // Link, Topic: it is empty, or none of ours
+	NoticePanic   = "panic"           // Client, ID, Incident, Panic, Stack
 	NoticeState   = "state_error"
 	NoticeRival   = "name_taken"   // Err: another box has the device's name
 	NoticeDenied  = "group_denied" // Link, Topic: the broker lets no requests of this group through
 )
 
-// Notice is something worth a log record. It never holds a prompt or an answer.
+// Notices of single requests and commands.
+const (
+	NoticeRefused    = "refused"     // Client, ID, Seen, Err, which may quote the request
+	NoticeAccepted   = "accepted"    // Client, ID, Seen.Op, Ahead
+	NoticeStarted    = "started"     // and Seen.Queue
+	NoticeFirst      = "first_token" // and Seen.TTFT, whose first pieces may be shown later
+	NoticeEnded      = "ended"       // and the rest of Seen
+	NoticeJobRefused = "job_refused" // Client, ID, Err
+)
+
+// Notice is something worth a log record. It holds no prompt and no answer, but where
+// Err and Panic may quote one.
 type Notice struct {
-	Event  string
-	Link   string
-	Topic  string
-	Client string
-	ID     string
-	Err    error
+	Event   string
+	Link    string
+	Topic   string
+	Filters []string // subscribed to
+	Client  string
+	ID      string
+	Ahead   int // requests before this one
+	Seen    Observation
+	Err     error
+
+	Incident string
+	Panic    any
+	Stack    []byte
 }
 
 // Server is the device side: it answers requests and commands that come in over MQTT
@@ -196,13 +218,13 @@ func (s *Server) open() {
 	s.linkCtx, s.unlink = context.WithCancel(context.Background())
 	s.desk = &desk{
 		topics: s.topics, lim: s.lim, now: s.cfg.Now, gen: s.backend, box: s.data,
-		concurrency: s.cfg.Concurrency, observe: s.cfg.Observe, notify: s.cfg.Notify,
+		concurrency: s.cfg.Concurrency, observe: s.cfg.Observe, audit: s.cfg.Audit, notify: s.cfg.Notify,
 		wake: make(chan struct{}, s.lim.Queue), small: make(chan *entry, s.lim.Queue), base: ctx,
 		entries: map[key]*entry{}, anon: map[[32]byte]*entry{}, clients: map[string]int{}, works: map[string]int{},
 	}
 	s.jobs = &jobs{
 		topics: s.topics, lim: s.lim, now: s.cfg.Now, runner: s.backend, policy: s.cfg.Policy,
-		docs: s.docs, journal: journal, notify: s.cfg.Notify, wake: make(chan struct{}, 1),
+		docs: s.docs, journal: journal, audit: s.cfg.Audit, notify: s.cfg.Notify, wake: make(chan struct{}, 1),
 		recs: map[key]*jobEntry{}, ended: map[JobEnd]uint64{},
 	}
 	s.jobs.restore(files)
@@ -259,7 +281,7 @@ func (s *Server) Connect(control, data Endpoint) error {
 	for _, l := range []*link{s.ctl, s.dat} {
 		up := l.onUp
 		l.onUp = func() {
-			s.cfg.Notify(Notice{Event: NoticeUp, Link: l.name})
+			s.cfg.Notify(Notice{Event: NoticeUp, Link: l.name, Filters: slices.Concat(l.filters, l.watch, l.share)})
 			up()
 			s.publishStatus(false)
 		}
@@ -289,11 +311,12 @@ func (s *Server) receiver(link string, to chan inbound, manualAck bool) func(mqt
 		case to <- in:
 		default:
 			s.passed[link].behind.Add(1)
+			s.cfg.Notify(Notice{Event: NoticeDropped, Link: link, Topic: in.topic})
 			if r, ok := s.route(in.topic); ok && r.class == "req" && len(in.payload) > 0 {
 				e := Errorf(QueueFull, "the device is busy")
 				e.RetryAfter = time.Second
 				full := incoming{op: r.kind, client: r.client, payload: in.payload}
-				s.desk.refuse(r.kind, r.client, full.id(), e)
+				s.desk.refuse(full, full.id(), e)
 			}
 			// A command that is not acknowledged comes again.
 		}
@@ -321,7 +344,7 @@ func (s *Server) request(in inbound) {
 	}
 	q := incoming{op: r.kind, client: r.client, payload: in.payload, dup: in.dup}
 	if refusal := r.misdirected(); refusal != nil {
-		s.desk.refuse(r.kind, r.client, q.id(), refusal)
+		s.desk.refuse(q, q.id(), refusal)
 		return
 	}
 	s.desk.submit(q)
@@ -346,7 +369,7 @@ func (s *Server) command(in inbound) {
 		r.id = newID() // each one published is another job
 	}
 	if _, err := s.jobs.submit(r.client, r.kind, r.id, in.payload, false); err != nil {
-		s.desk.refuse(r.kind, r.client, r.id, err)
+		s.desk.refuse(incoming{op: r.kind, client: r.client}, r.id, err)
 	}
 }
 
@@ -360,6 +383,7 @@ func (s *Server) accept(in inbound, link, class string) (route, bool) {
 		return r, false
 	case !ok || r.class != class || len(in.payload) == 0:
 		s.passed[link].ignored.Add(1)
+		s.cfg.Notify(Notice{Event: NoticeIgnored, Link: link, Topic: in.topic})
 		return r, false
 	}
 	return r, true

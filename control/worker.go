@@ -5,7 +5,6 @@ package control
 import (
 	"context"
 	"errors"
-	"fmt"
 	"runtime/debug"
 	"time"
 )
@@ -30,6 +29,7 @@ func (d *desk) work(ctx context.Context) {
 func (d *desk) run(e *entry) {
 	r := *e.req
 	r.Priority = e.urgency
+	d.note(e, NoticeStarted, Observation{Queue: e.started.Sub(e.accepted)})
 	res, err := d.generate(e, &r)
 	cause := context.Cause(e.ctx) // nil unless it was interrupted
 	said := e.stream.outcome()
@@ -62,6 +62,7 @@ func (d *desk) run(e *entry) {
 	}
 	if err != nil {
 		failure := asError(err)
+		d.audited(e, &r, Audited{Code: failure.Code.Name, Waits: true})
 		e.stream.fail(failure)
 		d.report(e, Observation{Code: failure.Code.Name})
 		return
@@ -85,6 +86,7 @@ func (d *desk) complete(e *entry, r *Request, res *Result, said outcome, finish 
 	case !said.firstAt.IsZero():
 		o.TTFT = said.firstAt.Sub(e.accepted)
 	}
+	d.audited(e, r, Audited{Code: codeOK, Finish: finish, Model: model, Usage: res.Usage, Sampling: res.Sampling, Waits: true})
 	e.stream.done(Done{
 		Finish: finish, BadToolCall: res.BadToolCall, Usage: &res.Usage, Model: &model,
 		Timing: &Timing{
@@ -108,6 +110,10 @@ func (d *desk) generate(e *entry, r *Request) (res *Result, err error) {
 		if e.ctx.Err() != nil {
 			return context.Cause(e.ctx)
 		}
+		if !e.heard && ev.Phase == "" {
+			e.heard = true
+			d.note(e, NoticeFirst, Observation{TTFT: d.now().Sub(e.accepted)})
+		}
 		return e.stream.push(ev)
 	})
 	if res == nil && err == nil {
@@ -119,8 +125,7 @@ func (d *desk) generate(e *entry, r *Request) (res *Result, err error) {
 func (d *desk) panicked(k key, p any) *Error {
 	e := Errorf(Internal, "internal error")
 	e.Incident = newID()
-	d.notify(Notice{Event: NoticePanic, Client: k.client, ID: k.id,
-		Err: fmt.Errorf("incident %s: panic: %v\n%s", e.Incident, p, debug.Stack())})
+	d.notify(Notice{Event: NoticePanic, Client: k.client, ID: k.id, Incident: e.Incident, Panic: p, Stack: debug.Stack()})
 	return e
 }
 
@@ -152,8 +157,10 @@ func (d *desk) tokenizeOne(e *entry) {
 	}
 	failure := asError(err)
 	d.mu.Lock()
+	r := e.req
 	d.finish(e)
 	d.mu.Unlock()
+	d.audited(e, r, Audited{Code: failure.Code.Name})
 	e.stream.fail(failure)
 	d.report(e, Observation{Code: failure.Code.Name})
 }
