@@ -71,7 +71,7 @@ func (b box) download(ctx context.Context, s rollout.Run) error {
 	if err != nil {
 		return control.Errorf(control.BadRequest, "%v", err) // it was judged; a file of the state was changed
 	}
-	if clock.Now.Before(p.begins(b.cfg.Judge().Device.Name, clock.Now)) || clock.Sane && !b.open(window, clock.Now) {
+	if p.wait(b.cfg.Judge().Device.Name) > 0 || clock.Sane && !b.open(window, clock.Now) {
 		return rollout.ErrLater
 	}
 	b.files.Lock()

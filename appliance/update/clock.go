@@ -13,13 +13,19 @@ import (
 	"windhover/control/ota"
 )
 
-// SystemClock is the time of this machine, and whether it can be believed. A box
-// without a battery starts somewhere in the past and is not in step until the network
-// has set it; what it thinks meanwhile expires nothing.
+// SystemClock is the time of this machine by the zone of now, and whether it can be
+// believed. A box without a battery starts somewhere in the past and is not in step until
+// the network has set it; what it thinks meanwhile expires nothing.
 func SystemClock() ota.Clock {
-	now := time.Now()
-	return ota.Clock{Now: now, Sane: inStep() || followed("/") || kept("/", now)}
+	now := time.Now().In(system.zone.now())
+	return ota.Clock{Now: now, Sane: inStep() || followed("/") || kept("/", now) || system.chrony.hasSet()}
 }
+
+// system is what is known of the clock of this machine.
+var system = struct {
+	zone   zone
+	chrony chrony
+}{zone{path: "/etc/localtime"}, chrony{addr: chronyAddr}}
 
 // inStep asks the kernel whether something (chrony, timesyncd, a GPS receiver) keeps
 // its clock in step. The daemon's unit forbids that question with all others about

@@ -15,4 +15,6 @@
 //	job.go      commands
 //	report.go   what the fleet and the commands are told
 //	clock.go    whether the time can be believed
+//	chrony.go   and what chronyd says of that
+//	zone.go     the time zone of this machine
 package update

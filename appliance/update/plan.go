@@ -35,7 +35,10 @@ type plan struct {
 	Model   ota.Model   `json:"model"`
 	Rollout ota.Rollout `json:"rollout"`
 	Health  ota.Health  `json:"health"`
-	Since   time.Time   `json:"since"` // when it was first asked for; jitter counts from then
+	Since   time.Time   `json:"since"`           // when it was first asked for; jitter counts from then
+	Unset   bool        `json:"unset,omitempty"` // by a clock that was not known to be right
+
+	from time.Time // Since by the time that passes in this process
 }
 
 func (u *Updater) planPath(sum ota.Digest) string {
@@ -58,6 +61,7 @@ func (u *Updater) plan(sum ota.Digest) *plan {
 	if json.Unmarshal(data, p) != nil || p.V != planVersion || p.Model.SHA256 != sum {
 		return nil
 	}
+	p.resume(u.cfg.Judge().Device.Name, u.cfg.Clock())
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.plans[sum] = p
@@ -66,9 +70,10 @@ func (u *Updater) plan(sum ota.Digest) *plan {
 
 // prepare stores a plan. One for the same file keeps the time from which jitter counts.
 func (u *Updater) prepare(p *plan) error {
-	p.V, p.Since = planVersion, u.cfg.Clock().Now.UTC()
+	clock := u.cfg.Clock()
+	p.V, p.Since, p.Unset, p.from = planVersion, clock.Now.UTC(), !clock.Sane, time.Now()
 	if old := u.plan(p.Model.SHA256); old != nil {
-		p.Since = old.Since
+		p.Since, p.Unset, p.from = old.Since, old.Unset, old.from
 	}
 	u.mu.Lock()
 	u.plans[p.Model.SHA256] = p
@@ -115,12 +120,20 @@ func (u *Updater) dropPlans(keep map[ota.Digest]bool) error {
 	return errors.Join(errs...)
 }
 
-// begins is when the download of a plan may begin: this device's share of the jitter
-// after it was asked for. A clock that was put back meanwhile costs no more than that.
-func (p *plan) begins(device string, now time.Time) time.Time {
-	delay := p.Rollout.Delay(device)
-	if wait := p.Since.Add(delay).Sub(now); wait <= delay {
-		return now.Add(wait)
+// resume counts what passed of the jitter before this start. Where one of the clocks that
+// say so was not right it may be anything, and if it makes no sense the share is waited
+// for anew: a fleet whose clocks are all set a moment after the power is back must not
+// begin at once.
+func (p *plan) resume(device string, c ota.Clock) {
+	passed := c.Now.Sub(p.Since)
+	if passed < 0 || passed > p.Rollout.Delay(device) && (p.Unset || !c.Sane) {
+		passed = 0
 	}
-	return now
+	p.from = time.Now().Add(-min(passed, p.Rollout.Jitter()))
+}
+
+// wait is how much is left of this device's share of the jitter. A clock that is set
+// meanwhile changes nothing about it.
+func (p *plan) wait(device string) time.Duration {
+	return p.Rollout.Delay(device) - time.Since(p.from)
 }
