@@ -59,7 +59,7 @@ func (d *deployer) isolate(s *sighting) {
 		d.log.Warn("the record of a refused file is not written", "model", s.Name, "error", err)
 		return
 	}
-	if err := d.boundQuarantine(); err != nil {
+	if err := d.boundQuarantine(filepath.Base(d.quarantinePath(s.digest))); err != nil {
 		d.log.Warn("the oldest records of refused files are not removed", "error", err)
 	}
 }
@@ -95,10 +95,11 @@ func (d *deployer) isolated(s *sighting) error {
 	return control.Errorf(control.LoadFailed, "the same file ended the daemon %d times as %s at %s: remove %s.failed to try it all the same", doc.Ends, doc.Entry, doc.At, s.Entry)
 }
 
-// boundQuarantine removes the oldest records beyond quarantineSize.
-func (d *deployer) boundQuarantine() error {
+// boundQuarantine removes the oldest records beyond quarantineSize. The latest one gets a
+// time behind those of all others: it is not the oldest where the clock was put back.
+func (d *deployer) boundQuarantine(latest string) error {
 	entries, err := os.ReadDir(d.quarantine)
-	if err != nil || len(entries) <= quarantineSize {
+	if err != nil {
 		return err
 	}
 	type record struct {
@@ -106,13 +107,27 @@ func (d *deployer) boundQuarantine() error {
 		at   time.Time
 	}
 	var all []record
+	var last, made time.Time
 	for _, e := range entries {
-		if fi, err := e.Info(); err == nil {
+		fi, err := e.Info()
+		switch {
+		case err != nil: // it went meanwhile
+		case e.Name() == latest:
+			made = fi.ModTime()
+		default:
 			all = append(all, record{e.Name(), fi.ModTime()})
+			if fi.ModTime().After(last) {
+				last = fi.ModTime()
+			}
+		}
+	}
+	if !made.After(last) {
+		if err := os.Chtimes(filepath.Join(d.quarantine, latest), time.Time{}, last.Add(time.Millisecond)); err != nil {
+			return err
 		}
 	}
 	slices.SortFunc(all, func(a, b record) int { return a.at.Compare(b.at) })
-	for _, r := range all[:max(0, len(all)-quarantineSize)] {
+	for _, r := range all[:max(0, len(all)+1-quarantineSize)] {
 		if err := remove(filepath.Join(d.quarantine, r.name)); err != nil {
 			return fmt.Errorf("%s: %w", r.name, err)
 		}

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"windhover/internal/testmodel"
 )
@@ -148,12 +149,30 @@ func TestQuarantine(t *testing.T) {
 	for n := range 2 * quarantineSize {
 		write(t, filepath.Join(r.quarantine, "sha256-"+strings.Repeat(string(rune('a'+n%26)), 10+n)+".json"), "{}")
 	}
-	bad[len(bad)/2] ^= 3
-	r.put(t, "m.vqf", bad)
-	r.scan(ctx)
+	ahead := func() { // the clock was, and is no more
+		entries, err := os.ReadDir(r.quarantine)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, e := range entries {
+			at := time.Now().Add(20*365*24*time.Hour + time.Duration(i)*time.Second)
+			if err := os.Chtimes(filepath.Join(r.quarantine, e.Name()), time.Time{}, at); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	ahead()
+	var sums []string
+	for n := range byte(3) {
+		bad[len(bad)/2] ^= 3 + 4*n
+		r.put(t, "m.vqf", bad)
+		r.scan(ctx)
+		sum := sha256.Sum256(bad)
+		sums = append(sums, hex.EncodeToString(sum[:]))
+	}
 	entries, err := os.ReadDir(r.quarantine)
-	sum = sha256.Sum256(bad)
-	if err != nil || len(entries) != quarantineSize || !exists(r.quarantinePath(hex.EncodeToString(sum[:]))) {
-		t.Errorf("%d records, %v; want %d with the last one", len(entries), err, quarantineSize)
+	there := func(sum string) bool { return exists(r.quarantinePath(sum)) }
+	if err != nil || len(entries) != quarantineSize || !there(sums[0]) || !there(sums[1]) || !there(sums[2]) {
+		t.Errorf("%d records, %v; want %d with the last ones", len(entries), err, quarantineSize)
 	}
 }

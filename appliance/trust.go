@@ -63,6 +63,7 @@ type authority struct {
 	require bool   // drop.require_signature
 	getenv  func(string) string
 	log     *slog.Logger
+	now     func() time.Time
 	pass    *passphrase
 	changed func() // other keys than before count; nil: nobody wants to know
 
@@ -70,7 +71,12 @@ type authority struct {
 	next *policy     // from the next refresh on; nil: as it is
 	last *seal.Trust // the keys that count
 	told string      // what was wrong at the last look
+	bad  spoiled
 }
+
+// spoiled are files of keys that were good and are not, by name, and since when that is
+// seen. Their own times say less: a clock may have been set since they were written.
+type spoiled map[string]time.Time
 
 // policy is the part of the configuration that a running daemon takes over.
 type policy struct {
@@ -83,7 +89,7 @@ func newAuthority(cfg Config, getenv func(string) string, log *slog.Logger) *aut
 	pass := &passphrase{file: cfg.VQF.KeyFile, getenv: getenv, tell: func() {
 		log.Warn("the passphrase of encrypted models comes from the environment, where other programs of this user can read it: use vqf.key_file or the credential "+credentialName, "variable", keyVariable)
 	}}
-	a := &authority{dir: cfg.Paths.Trust, require: cfg.Drop.RequireSignature, getenv: getenv, log: log, pass: pass}
+	a := &authority{dir: cfg.Paths.Trust, require: cfg.Drop.RequireSignature, getenv: getenv, log: log, now: time.Now, pass: pass}
 	a.refresh()
 	return a
 }
@@ -141,27 +147,35 @@ func (a *authority) take(t *seal.Trust, err error, last *seal.Trust) bool {
 	if t == nil {
 		return false
 	}
+	var bad spoiled
 	if err != nil {
-		keepYoung(a.dir, t, last)
+		bad = a.bad.keep(a.dir, t, last, a.now())
 	}
+	a.bad = bad
 	other := !reflect.DeepEqual(a.last, t)
 	a.last = t
 	return other
 }
 
-// keepYoung keeps the keys whose file was written a moment ago and is not good as it
-// is, because somebody may just be writing it. One that stays so, or is gone, has none.
-func keepYoung(dir string, t, last *seal.Trust) {
+// keep keeps the keys whose file is not good for less than a minute, because somebody may
+// just be writing it. One that stays so, or is gone, has none. It returns those that are
+// not good now.
+func (s spoiled) keep(dir string, t, last *seal.Trust, now time.Time) spoiled {
 	if last == nil {
-		return
+		return nil
 	}
+	bad := spoiled{}
 	young := func(name string) bool {
 		fi, err := os.Stat(filepath.Join(dir, name))
 		if err != nil || !fi.Mode().IsRegular() {
 			return false
 		}
-		age := time.Since(fi.ModTime())
-		return age >= 0 && age < rescan
+		since, known := s[name]
+		if !known {
+			since = now
+		}
+		bad[name] = since
+		return now.Sub(since) < rescan
 	}
 	for _, k := range last.SM2 {
 		same := func(o seal.TrustedSM2) bool { return o.Name == k.Name }
@@ -175,6 +189,7 @@ func keepYoung(dir string, t, last *seal.Trust) {
 			t.Minisign = append(t.Minisign, k)
 		}
 	}
+	return bad
 }
 
 // trust are the keys that count, as of the last refresh.

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"windhover/internal/testclock"
 	"windhover/internal/testmodel"
 )
 
@@ -414,6 +415,8 @@ func TestKeyFileSpoiled(t *testing.T) {
 	key := newSM2(t)
 	r := newRig(t, t.TempDir())
 	r.who.require = true
+	var clock testclock.Clock
+	r.who.now = clock.Now
 	ctx := context.Background()
 	file := r.trustSM2Key(t, "maker", key.Public())
 	r.put(t, "m.vqf", sealedModel(t, sealing{signer: key}, nil))
@@ -422,10 +425,12 @@ func TestKeyFileSpoiled(t *testing.T) {
 	write(t, file, "no key\n")
 	r.scan(ctx)
 	expect(t, r, "m ready*") // perhaps somebody is writing it
-	old := time.Now().Add(-2 * rescan)
-	if err := os.Chtimes(file, old, old); err != nil {
-		t.Fatal(err)
+	for _, by := range []time.Duration{20 * 365 * 24 * time.Hour, -30 * 365 * 24 * time.Hour} {
+		clock.Step(by) // which makes the file neither older nor younger
+		r.scan(ctx)
+		expect(t, r, "m ready*")
 	}
+	r.who.now = func() time.Time { return clock.Now().Add(rescan) }
 	r.scan(ctx)
 	expect(t, r, "m failed key_unknown")
 }
