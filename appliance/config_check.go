@@ -3,7 +3,6 @@
 package appliance
 
 import (
-	"bytes"
 	"fmt"
 	"net"
 	"net/url"
@@ -13,41 +12,110 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/pelletier/go-toml/v2"
-
 	"windhover/control"
 	"windhover/control/ota"
 	"windhover/engine"
+	"windhover/vqf"
 )
 
-// finish fills what depends on the machine and refuses values that cannot work.
+// checker fills what depends on the machine and finds values that cannot work.
+type checker struct {
+	*Config
+	places origins
+	bad    map[string]bool // keys that are not what somebody wanted: what depends on them is not judged
+	found  Problems
+}
+
+// finish completes a configuration and refuses values that cannot work.
 func (c *Config) finish() error {
-	if c.Device == "" {
-		host, err := os.Hostname()
-		if err != nil {
-			return fmt.Errorf("config: device is not set and the host name is unknown: %v", err)
-		}
-		c.Device = control.DeviceName(host)
+	if list := c.check(nil, nil); len(list) > 0 {
+		return list
 	}
-	if !control.ValidDevice(c.Device) {
-		return fmt.Errorf("config: device %q: use 1 to 63 of a-z 0-9 -, starting with a letter or digit", c.Device)
+	return nil
+}
+
+// check is finish for values that stand at places; keys in bad are known not to be set
+// as somebody wanted.
+func (c *Config) check(places origins, bad map[string]bool) Problems {
+	k := &checker{Config: c, places: places, bad: bad}
+	k.complete()
+	k.checkMQTT()
+	k.checkEmbedded()
+	k.checkHTTP()
+	k.checkEngine()
+	k.checkVQF()
+	k.checkUpdates()
+	k.checkPolicy()
+	k.checkLog()
+	return k.found
+}
+
+// wrong notes what is wrong with a key: the text follows its name.
+func (c *checker) wrong(key, format string, args ...any) {
+	for k := key; k != ""; k = k[:max(strings.LastIndexAny(k, ".["), 0)] {
+		if c.bad[k] {
+			return // it has been told
+		}
+	}
+	if !strings.HasPrefix(format, ":") {
+		format = " " + format
+	}
+	c.found = append(c.found, Problem{Place: c.places.of(key), Key: key, Message: key + fmt.Sprintf(format, args...)})
+}
+
+// sound says whether all these keys are what somebody wanted them to be.
+func (c *checker) sound(keys ...string) bool {
+	for _, k := range keys {
+		if c.bad[k] {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *checker) oneOf(key, value string, allowed ...string) {
+	for _, a := range allowed {
+		if value == a {
+			return
+		}
+	}
+	c.wrong(key, "%q: use %s", value, strings.TrimPrefix(strings.Join(allowed, " or "), " or "))
+}
+
+func (c *checker) size(key, value string) {
+	if _, err := ParseSize(value); err != nil {
+		c.wrong(key, "%v", err)
+	}
+}
+
+// complete fills what depends on the machine.
+func (c *checker) complete() {
+	if c.Device == "" {
+		if host, err := os.Hostname(); err == nil {
+			c.Device = control.DeviceName(host)
+		} else {
+			c.wrong("device", "is not set and the host name is unknown: %v", err)
+		}
+	} else if !control.ValidDevice(c.Device) {
+		c.wrong("device", "%q: use 1 to 63 of a-z 0-9 -, starting with a letter or digit", c.Device)
 	}
 	if c.Paths.State == "" {
-		return fmt.Errorf("config: paths.state is empty: name the directory that holds drop/, store/ and the rest")
+		c.wrong("paths.state", "is empty: name the directory that holds drop/, store/ and the rest")
 	}
-	abs, err := filepath.Abs(c.Paths.State)
-	if err != nil {
-		return fmt.Errorf("config: paths.state: %v", err)
-	}
-	c.Paths.State = abs
 	// The daemon and its children run in directories of their own.
-	for key, path := range map[string]*string{"paths.trust": &c.Paths.Trust, "vqf.key_file": &c.VQF.KeyFile, "updates.ca_file": &c.Updates.CAFile} {
-		if *path == "" {
+	for _, p := range []struct {
+		key  string
+		path *string
+	}{{"paths.state", &c.Paths.State}, {"paths.trust", &c.Paths.Trust}, {"vqf.key_file", &c.VQF.KeyFile}, {"updates.ca_file", &c.Updates.CAFile}} {
+		if *p.path == "" {
 			continue
 		}
-		if *path, err = filepath.Abs(*path); err != nil {
-			return fmt.Errorf("config: %s: %v", key, err)
+		abs, err := filepath.Abs(*p.path)
+		if err != nil {
+			c.wrong(p.key, "%v", err)
+			continue
 		}
+		*p.path = abs
 	}
 	if c.Paths.Socket == "" {
 		dir := os.Getenv("RUNTIME_DIRECTORY")
@@ -59,187 +127,211 @@ func (c *Config) finish() error {
 	if c.MQTT.Username == "" {
 		c.MQTT.Username = c.Device
 	}
-	for _, check := range []func() error{c.checkMQTT, c.checkHTTP, c.checkEngine, c.checkVQF, c.checkUpdates, c.checkPolicy} {
-		if err := check(); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
-func (c *Config) checkMQTT() error {
-	for key, raw := range map[string]string{"mqtt.url": c.MQTT.URL, "mqtt.data_url": c.MQTT.DataURL} {
-		if raw == "" {
-			continue
-		}
-		u, err := url.Parse(raw)
-		if err != nil || u.Host == "" {
-			return fmt.Errorf("config: %s %q: write it as mqtt://HOST:1883 or mqtts://HOST:8883", key, raw)
-		}
-		switch u.Scheme {
-		case "mqtts", "wss":
-		case "mqtt", "ws":
-			if !control.IsLoopback(u.Hostname()) && !c.MQTT.AllowPlaintext {
-				return fmt.Errorf("config: %s %q: plaintext beyond loopback: use mqtts://, or set mqtt.allow_plaintext = true", key, raw)
+func (c *checker) checkMQTT() {
+	m := c.MQTT
+	c.brokerURL("mqtt.url", m.URL)
+	c.brokerURL("mqtt.data_url", m.DataURL)
+	c.pair("mqtt.cert_file", m.CertFile, "mqtt.key_file", m.KeyFile)
+	c.pair("mqtt.data.cert_file", m.Data.CertFile, "mqtt.data.key_file", m.Data.KeyFile)
+	if m.DataURL == "" && c.sound("mqtt.data_url") {
+		for _, k := range []struct{ key, value string }{
+			{"username", m.Data.Username}, {"password_file", m.Data.PasswordFile}, {"ca_file", m.Data.CAFile}, {"cert_file", m.Data.CertFile}, {"key_file", m.Data.KeyFile},
+		} {
+			if k.value != "" {
+				c.wrong("mqtt.data."+k.key, "is for the broker of mqtt.data_url: set that too")
+				break
 			}
-		default:
-			return fmt.Errorf("config: %s %q: scheme %q: use mqtt, mqtts, ws or wss", key, raw, u.Scheme)
 		}
 	}
-	if (c.MQTT.CertFile == "") != (c.MQTT.KeyFile == "") {
-		return fmt.Errorf("config: mqtt.cert_file and mqtt.key_file go together: set both or none")
+	if m.Share && len(m.Groups) == 0 && c.sound("mqtt.groups") {
+		c.wrong("mqtt.share", "is on: name the groups whose requests this box shares in mqtt.groups")
 	}
-	if (c.MQTT.Data.CertFile == "") != (c.MQTT.Data.KeyFile == "") {
-		return fmt.Errorf("config: mqtt.data.cert_file and mqtt.data.key_file go together: set both or none")
+	if m.Share && m.URL == "" && c.sound("mqtt.url") {
+		c.wrong("mqtt.share", "is on, and the broker inside has no shared subscriptions: set mqtt.url to one that has")
 	}
-	if c.MQTT.Data != (Data{}) && c.MQTT.DataURL == "" {
-		return fmt.Errorf("config: mqtt.data is for the broker of mqtt.data_url: set that too")
-	}
-	if c.MQTT.Share && len(c.MQTT.Groups) == 0 {
-		return fmt.Errorf("config: mqtt.share: name the groups whose requests this box shares in mqtt.groups")
-	}
-	if c.MQTT.Share && c.MQTT.URL == "" {
-		return fmt.Errorf("config: mqtt.share: the broker inside has no shared subscriptions: set mqtt.url to one that has")
-	}
-	if err := c.MQTT.leaf().Check(); err != nil {
-		return fmt.Errorf("config: %s", strings.TrimPrefix(err.Error(), "broker: "))
-	}
-	if c.MQTT.URL == "" {
-		host, _, err := net.SplitHostPort(c.MQTT.Embedded.Listen)
-		if err != nil {
-			return fmt.Errorf("config: mqtt.embedded.listen %q: write it as ADDRESS:PORT", c.MQTT.Embedded.Listen)
-		}
-		if !control.IsLoopback(host) && c.MQTT.Embedded.UsersFile == "" {
-			return fmt.Errorf("config: mqtt.embedded.listen %q is open to the network: set mqtt.embedded.users_file", c.MQTT.Embedded.Listen)
+	for i, g := range m.Groups {
+		if !control.ValidGroup(g) {
+			c.wrong(fmt.Sprintf("mqtt.groups[%d]", i), "%q: use 1 to 63 of a-z 0-9 -, starting with a letter or digit", g)
 		}
 	}
-	return nil
 }
 
-func (c *Config) checkHTTP() error {
-	if c.HTTP.Listen == "" {
-		return nil
+// brokerURL checks the URL of a broker. Those with a user in them are refused: they are
+// shown in the log, on the page and by status.
+func (c *checker) brokerURL(key, raw string) {
+	if raw == "" {
+		return
 	}
-	host, _, err := net.SplitHostPort(c.HTTP.Listen)
+	shown := control.Redact(raw)
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil || u.Hostname() == "":
+		c.wrong(key, "%q: write it as mqtt://HOST:1883 or mqtts://HOST:8883", shown)
+		return
+	case u.User != nil:
+		section := strings.TrimSuffix(strings.TrimSuffix(key, "url"), "data_")
+		if key == "mqtt.data_url" {
+			section += "data."
+		}
+		c.wrong(key, "%q has a user in it: use %susername and %spassword_file", shown, section, section)
+		return
+	}
+	if p := u.Port(); p != "" {
+		if n, err := strconv.Atoi(p); err != nil || n < 1 || n > 65535 {
+			c.wrong(key, "%q: port %s is none: use 1 to 65535", shown, p)
+		}
+	}
+	switch u.Scheme {
+	case "mqtts", "wss":
+	case "mqtt", "ws":
+		if !control.IsLoopback(u.Hostname()) && !c.MQTT.AllowPlaintext && c.sound("mqtt.allow_plaintext") {
+			c.wrong(key, "%q: plaintext beyond loopback: use mqtts://, or set mqtt.allow_plaintext = true", shown)
+		}
+	default:
+		c.wrong(key, "%q: scheme %q: use mqtt, mqtts, ws or wss", shown, u.Scheme)
+	}
+}
+
+// pair checks two keys of which each needs the other.
+func (c *checker) pair(a, va, b, vb string) {
+	if (va == "") == (vb == "") || !c.sound(a, b) {
+		return
+	}
+	if va == "" {
+		a, b = b, a
+	}
+	c.wrong(a, "and %s go together: set both or none", b)
+}
+
+func (c *checker) checkEmbedded() {
+	if c.MQTT.URL != "" || !c.sound("mqtt.url") {
+		return
+	}
+	e := c.MQTT.Embedded
+	if err := c.MQTT.leaf().Check(); err != nil && c.sound("mqtt.allow_plaintext") {
+		text := strings.TrimPrefix(err.Error(), "broker: mqtt.embedded.leaf_url")
+		c.wrong("mqtt.embedded.leaf_url", "%s", strings.TrimPrefix(strings.TrimPrefix(text, ":"), " "))
+	}
+	if host, ok := c.address("mqtt.embedded.listen", e.Listen, ""); ok && !control.IsLoopback(host) && e.UsersFile == "" && c.sound("mqtt.embedded.users_file") {
+		c.wrong("mqtt.embedded.listen", "%q is open to the network: set mqtt.embedded.users_file", e.Listen)
+	}
+}
+
+// address checks an address to listen on.
+func (c *checker) address(key, value, or string) (host string, ok bool) {
+	host, port, err := net.SplitHostPort(value)
 	if err != nil {
-		return fmt.Errorf("config: http.listen %q: write it as ADDRESS:PORT, or \"\" to turn it off", c.HTTP.Listen)
+		c.wrong(key, "%q: write it as ADDRESS:PORT%s", value, or)
+		return "", false
 	}
-	if !control.IsLoopback(host) && c.HTTP.TokenFile == "" {
-		return fmt.Errorf("config: http.listen %q is open to the network: set http.token_file", c.HTTP.Listen)
+	if _, err := net.LookupPort("tcp", port); err != nil {
+		c.wrong(key, "%q: port %q is none: use 1 to 65535, or 0 for any", value, port)
+		return "", false
 	}
-	return nil
+	return host, true
+}
+
+func (c *checker) checkHTTP() {
+	if c.HTTP.Listen == "" {
+		return
+	}
+	host, ok := c.address("http.listen", c.HTTP.Listen, `, or "" to turn it off`)
+	if ok && !control.IsLoopback(host) && c.HTTP.TokenFile == "" && c.sound("http.token_file") {
+		c.wrong("http.listen", "%q is open to the network: set http.token_file", c.HTTP.Listen)
+	}
 }
 
 // prefixCacheSave is the value of engine.prefix_cache that keeps them on disk.
 const prefixCacheSave = "save"
 
-func (c *Config) checkEngine() error {
+func (c *checker) checkEngine() {
 	e := c.Engine
-	if e.Threads < 0 || e.Context < 0 {
-		return fmt.Errorf("config: engine.threads and engine.context cannot be negative")
+	for _, k := range []struct {
+		key string
+		n   int
+	}{{"engine.threads", e.Threads}, {"engine.context", e.Context}} {
+		if k.n < 0 {
+			c.wrong(k.key, "%d: cannot be negative", k.n)
+		}
 	}
-	if err := oneOf("engine.kv", e.KV, "f16", "int8"); err != nil {
-		return err
-	}
-	if err := oneOf("engine.residency", e.Residency, engine.ResidencyAuto, engine.ResidencyFull, engine.ResidencyExperts, engine.ResidencyLayered); err != nil {
-		return err
-	}
-	if err := oneOf("engine.family", e.Family, "q4", "q8"); err != nil {
-		return err
-	}
+	c.oneOf("engine.kv", e.KV, "f16", "int8")
+	c.oneOf("engine.residency", e.Residency, engine.ResidencyAuto, engine.ResidencyFull, engine.ResidencyExperts, engine.ResidencyLayered)
+	c.oneOf("engine.family", e.Family, "q4", "q8")
 	if e.Sequences < 0 || e.Sequences > engine.MaxSequences {
-		return fmt.Errorf("config: engine.sequences %d: use 1 to %d, or 0 for %d", e.Sequences, engine.MaxSequences, engine.MaxSequences)
+		c.wrong("engine.sequences", "%d: use 1 to %d, or 0 for %d", e.Sequences, engine.MaxSequences, engine.MaxSequences)
 	}
-	if err := oneOf("engine.prefix_cache", e.PrefixCache, "off", prefixCacheSave); err != nil {
-		return err
-	}
-	for _, p := range e.SharePrefixes {
+	c.oneOf("engine.prefix_cache", e.PrefixCache, "off", prefixCacheSave)
+	c.patterns("engine.share_prefixes", e.SharePrefixes, "client names")
+	c.size("engine.memory_limit", e.MemoryLimit)
+	c.size("engine.cache_memory", e.CacheMemory)
+	c.size("engine.prefix_cache_size", e.PrefixCacheSize)
+}
+
+// patterns checks a list of shell patterns.
+func (c *checker) patterns(key string, list []string, of string) {
+	for i, p := range list {
 		if _, err := path.Match(p, ""); p == "" || err != nil {
-			return fmt.Errorf("config: engine.share_prefixes: %q is no pattern of client names", p)
+			c.wrong(fmt.Sprintf("%s[%d]", key, i), "%q is no pattern of %s", p, of)
 		}
 	}
-	for _, s := range []struct{ key, value string }{
-		{"memory_limit", e.MemoryLimit}, {"cache_memory", e.CacheMemory}, {"prefix_cache_size", e.PrefixCacheSize},
-	} {
-		if _, err := ParseSize(s.value); err != nil {
-			return fmt.Errorf("config: engine.%s: %v", s.key, err)
-		}
-	}
-	return nil
 }
 
 // maxObserve is the longest trial in seconds: a day.
 const maxObserve = 24 * 60 * 60
 
-func (c *Config) checkVQF() error {
-	if err := oneOf("vqf.layout", c.VQF.Layout, "any", "strict"); err != nil {
-		return err
+func (c *checker) checkVQF() {
+	c.oneOf("vqf.layout", c.VQF.Layout, "any", "strict")
+	c.oneOf("vqf.check", c.VQF.Check, "install", "always", "size")
+	if _, err := vqf.ParseFlags(c.VQF.Expect); err != nil {
+		c.wrong("vqf.expect", ": %s", strings.TrimPrefix(err.Error(), "vqf: "))
 	}
-	if c.Drop.RequireSignature && c.Paths.Trust == "" {
-		return fmt.Errorf("config: drop.require_signature: no signature counts without keys: set paths.trust to the directory with their public halves")
+	if c.Drop.RequireSignature && c.Paths.Trust == "" && c.sound("paths.trust") {
+		c.wrong("drop.require_signature", "is on, and no signature counts without keys: set paths.trust to the directory with their public halves")
 	}
 	if c.Drop.ObserveS < 0 || c.Drop.ObserveS > maxObserve {
-		return fmt.Errorf("config: drop.observe_s %d: use 0 to %d seconds", c.Drop.ObserveS, maxObserve)
+		c.wrong("drop.observe_s", "%d: use 0 to %d seconds", c.Drop.ObserveS, maxObserve)
 	}
-	return oneOf("vqf.check", c.VQF.Check, "install", "always", "size")
 }
 
-func (c *Config) checkUpdates() error {
+func (c *checker) checkUpdates() {
 	u := c.Updates
-	for _, g := range c.MQTT.Groups {
-		if !control.ValidGroup(g) {
-			return fmt.Errorf("config: mqtt.groups: %q: use 1 to 63 of a-z 0-9 -, starting with a letter or digit", g)
+	for _, k := range []struct {
+		key string
+		n   int
+	}{{"updates.threshold", u.Threshold}, {"updates.release_threshold", u.ReleaseThreshold}} {
+		if k.n < 1 {
+			c.wrong(k.key, "%d: use at least 1: no configuration makes signatures needless", k.n)
 		}
 	}
-	if u.Threshold < 1 || u.ReleaseThreshold < 1 {
-		return fmt.Errorf("config: updates.threshold and updates.release_threshold are at least 1: no configuration makes signatures needless")
-	}
-	if len(u.ReleaseKeys) > 0 && u.ReleaseThreshold > len(u.ReleaseKeys) {
-		return fmt.Errorf("config: updates.release_threshold is %d and there are %d updates.release_keys: they could never sign enough", u.ReleaseThreshold, len(u.ReleaseKeys))
+	if n := len(u.ReleaseKeys); n > 0 && u.ReleaseThreshold > n && c.sound("updates.release_keys") {
+		c.wrong("updates.release_threshold", "is %d and there are %d updates.release_keys: they could never sign enough", u.ReleaseThreshold, n)
 	}
 	if _, err := ota.ParseWindow(u.Window); err != nil {
-		return fmt.Errorf("config: updates.window: %v", err)
+		c.wrong("updates.window", ": %v", err)
 	}
-	for key, value := range map[string]string{"updates.max_rate": u.MaxRate, "updates.max_bytes": u.MaxBytes} {
-		if _, err := ParseSize(value); err != nil {
-			return fmt.Errorf("config: %s: %v", key, err)
-		}
-	}
-	return nil
+	c.size("updates.max_rate", u.MaxRate)
+	c.size("updates.max_bytes", u.MaxBytes)
 }
 
-func (c *Config) checkPolicy() error {
+func (c *checker) checkPolicy() {
 	for i, p := range c.Policy {
+		entry := fmt.Sprintf("policy[%d]", i)
 		if _, err := path.Match(p.Client, ""); p.Client == "" || err != nil {
-			return fmt.Errorf("config: policy %d: client %q is no pattern of client names", i+1, p.Client)
+			c.wrong(entry+".client", "%q is no pattern of client names", p.Client)
 		}
-		for _, a := range p.Allow {
-			if _, err := path.Match(a, ""); err != nil {
-				return fmt.Errorf("config: policy %d: %q is no pattern of job types", i+1, a)
-			}
-		}
+		c.patterns(entry+".allow", p.Allow, "job types")
 	}
-	return nil
+	c.patterns("anonymous.allow", c.Anonymous.Allow, "job types")
 }
 
-// TOML is the merged configuration as a file would say it. Nothing in it is
-// secret: secrets are in the files it names.
-func (c Config) TOML() ([]byte, error) {
-	var b bytes.Buffer
-	enc := toml.NewEncoder(&b)
-	if err := enc.Encode(c); err != nil {
-		return nil, fmt.Errorf("config: %v", err)
+func (c *checker) checkLog() {
+	c.oneOf("log.format", c.Log.Format, "", "text", "json")
+	c.oneOf("log.level", c.Log.Level, "", "debug", "info", "warn", "error")
+	if c.Log.Burst < 0 {
+		c.wrong("log.burst", "%d: use 1 or more, or 0 for no limit", c.Log.Burst)
 	}
-	return b.Bytes(), nil
-}
-
-func oneOf(key, value string, allowed ...string) error {
-	for _, a := range allowed {
-		if value == a {
-			return nil
-		}
-	}
-	return fmt.Errorf("config: %s %q: use %s", key, value, strings.Join(allowed, " or "))
 }
 
 // ParseSize reads "1234", "512MiB", "4G": bytes with an optional binary unit.

@@ -30,10 +30,11 @@ func TestConfigLayers(t *testing.T) {
 	write(t, filepath.Join(dir, "conf.d", "20-more.toml"), "[engine]\nthreads = 3\n[[policy]]\nclient = \"ops*\"\nallow = [\"verify\"]\n")
 	write(t, filepath.Join(dir, "conf.d", "10-first.toml"), "[engine]\nthreads = 4\n[paths]\nstate = \"/srv/windhover\"\n")
 	write(t, filepath.Join(dir, "conf.d", "ignored.txt"), "nonsense")
-	cfg, err := LoadConfig(file, true, []string{"WINDHOVER_ENGINE_CONTEXT=2048", "WINDHOVER_ANONYMOUS_ALLOW=convert, verify", "WINDHOVER_UNRELATED=x", "HOME=/"})
+	l, err := ReadConfig(file, true, []string{"WINDHOVER_ENGINE_CONTEXT=2048", "WINDHOVER_ANONYMOUS_ALLOW=convert, verify", "WINDHOVER_UNRELATED=x", "HOME=/"})
 	if err != nil {
 		t.Fatal(err)
 	}
+	cfg := l.Config
 	if cfg.Device != "edge1" || cfg.Engine.Threads != 3 || cfg.Engine.Context != 2048 || cfg.Paths.State != "/srv/windhover" {
 		t.Errorf("got device %q threads %d context %d state %q", cfg.Device, cfg.Engine.Threads, cfg.Engine.Context, cfg.Paths.State)
 	}
@@ -47,7 +48,7 @@ func TestConfigLayers(t *testing.T) {
 		t.Errorf("defaults are lost: %+v", cfg)
 	}
 	// What it prints is a configuration that means the same.
-	text, err := cfg.TOML()
+	text, err := l.TOML()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,22 +86,17 @@ func TestLaterFilesReplaceLists_P109(t *testing.T) {
 				{k.toml(), nil},
 			} {
 				write(t, later, c.later)
-				cfg := DefaultConfig()
-				for _, f := range []string{file, later} {
-					if err := mergeFile(&cfg, f); err != nil {
-						t.Fatalf("%v in\n%s", err, c.later)
-					}
-				}
-				if got := k.values(reflect.ValueOf(cfg)); !slices.Equal(got, c.want) {
-					t.Errorf("got %v, want %v, after\n%s", got, c.want, c.later)
+				r := reader{cfg: DefaultConfig(), places: origins{}, bad: map[string]bool{}}
+				r.file(file)
+				r.file(later)
+				if got := k.values(reflect.ValueOf(r.cfg)); !slices.Equal(got, c.want) || len(r.problems) > 0 {
+					t.Errorf("got %v, %v, want %v, after\n%s", got, r.problems, c.want, c.later)
 				}
 				if k.tables {
 					continue
 				}
-				if err := mergeEnv(&cfg, []string{EnvPrefix + strings.ToUpper(strings.Join(k.path, "_")) + "=dd"}); err != nil {
-					t.Fatal(err)
-				}
-				if got := k.values(reflect.ValueOf(cfg)); !slices.Equal(got, []string{"dd"}) {
+				r.environment([]string{EnvPrefix + strings.ToUpper(strings.Join(k.path, "_")) + "=dd"})
+				if got := k.values(reflect.ValueOf(r.cfg)); !slices.Equal(got, []string{"dd"}) || len(r.problems) > 0 {
 					t.Errorf("the environment makes it %v", got)
 				}
 			}
@@ -192,7 +188,7 @@ func TestConfigRefusals_P169(t *testing.T) {
 		{"share prefixes with nobody", "[engine]\nshare_prefixes = [\"\"]\n", "", "engine.share_prefixes"},
 		{"cache memory", "[engine]\ncache_memory = \"-1\"\n", "", "engine.cache_memory"},
 		{"signatures without keys", "[paths]\ntrust = \"\"\n[drop]\nrequire_signature = true\n", "", "paths.trust"},
-		{"policy", "[[policy]]\nclient = \"[\"\n", "", "policy 1"},
+		{"policy", "[[policy]]\nclient = \"[\"\n", "", "policy[0].client \"[\""},
 		{"environment", "", "WINDHOVER_ENGINE_THREADS=many", "WINDHOVER_ENGINE_THREADS"},
 		{"environment bool", "", "WINDHOVER_ENGINE_PIN=perhaps", "true or false"},
 	}

@@ -54,10 +54,10 @@ func (e Endpoint) Check() error {
 func (e Endpoint) parse() (*url.URL, error) {
 	u, err := url.Parse(e.URL)
 	if err != nil || u.Hostname() == "" {
-		return nil, fmt.Errorf("control: mqtt.url %q is not a URL like mqtts://host:8883", redact(e.URL))
+		return nil, fmt.Errorf("control: mqtt.url %q is not a URL like mqtts://host:8883", Redact(e.URL))
 	}
 	if u.User != nil {
-		return nil, fmt.Errorf("control: mqtt.url %q: put the user into mqtt.username and mqtt.password_file", u.Redacted())
+		return nil, fmt.Errorf("control: mqtt.url %q: put the user into mqtt.username and mqtt.password_file", Redact(e.URL))
 	}
 	port := ""
 	secure := false
@@ -71,13 +71,13 @@ func (e Endpoint) parse() (*url.URL, error) {
 	case "wss":
 		port, secure = "443", true
 	default:
-		return nil, fmt.Errorf("control: mqtt.url %q: scheme must be mqtt, mqtts, ws or wss", e.URL)
+		return nil, fmt.Errorf("control: mqtt.url %q: scheme must be mqtt, mqtts, ws or wss", Redact(e.URL))
 	}
 	if u.Port() == "" {
 		u.Host = net.JoinHostPort(u.Hostname(), port)
 	}
 	if !secure && !e.AllowPlaintext && !IsLoopback(u.Hostname()) {
-		return nil, fmt.Errorf("control: mqtt.url %q is not encrypted and leaves this machine: use mqtts:// or wss://, or set mqtt.allow_plaintext = true", e.URL)
+		return nil, fmt.Errorf("control: mqtt.url %q is not encrypted and leaves this machine: use mqtts:// or wss://, or set mqtt.allow_plaintext = true", Redact(e.URL))
 	}
 	if (e.CertFile == "") != (e.KeyFile == "") {
 		return nil, fmt.Errorf("control: mqtt.cert_file and mqtt.key_file belong together")
@@ -85,11 +85,22 @@ func (e Endpoint) parse() (*url.URL, error) {
 	return u, nil
 }
 
-func redact(s string) string {
-	if i := strings.LastIndexByte(s, '@'); i >= 0 {
-		return "…" + s[i:]
+// Redact is a URL as people and logs may see it: without user, password and query, where
+// secrets stand. It need not be one.
+func Redact(s string) string {
+	scheme, rest, ok := strings.Cut(s, "://")
+	if ok {
+		scheme += "://"
+	} else {
+		scheme, rest = "", s
 	}
-	return s
+	if i := strings.LastIndexByte(rest, '@'); i >= 0 {
+		rest = "…" + rest[i:]
+	}
+	if i := strings.IndexAny(rest, "?#"); i >= 0 {
+		rest = rest[:i+1] + "…"
+	}
+	return scheme + rest
 }
 
 // IsLoopback says whether host (a name or an address, without port) is this machine

@@ -50,7 +50,7 @@ func (l Leaf) parse() (*url.URL, error) {
 		return nil, fmt.Errorf("broker: mqtt.embedded.leaf_url: write it as tls://HOST:%s or nats://HOST:%s", leafPort, leafPort)
 	}
 	if u.User != nil {
-		return nil, fmt.Errorf("broker: mqtt.embedded.leaf_url %q: put the user into mqtt.embedded.leaf_credentials", u.Redacted())
+		return nil, fmt.Errorf("broker: mqtt.embedded.leaf_url has a user or token in it: put that into mqtt.embedded.leaf_credentials")
 	}
 	if u.Scheme == "nats" && !l.AllowPlaintext && !loopback(u.Hostname()) {
 		return nil, fmt.Errorf("broker: mqtt.embedded.leaf_url %q is not encrypted and leaves this machine: use tls://, or set mqtt.allow_plaintext = true", l.URL)
