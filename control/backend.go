@@ -61,7 +61,8 @@ type Result struct {
 	TTFT        time.Duration // from the call of Generate; 0: measured here
 	PrefillTPS  float64
 	DecodeTPS   float64
-	Model       ModelRef // what really answered
+	Model       ModelRef  // what really answered
+	Sampling    *Sampling // as it counted; nil: not said
 }
 
 // JobRunner carries out commands.

@@ -37,6 +37,7 @@ var (
 	ModelNotReady     = Code{"model_not_ready", 503, true}
 	ShuttingDown      = Code{"shutting_down", 503, true}
 	Thermal           = Code{"thermal", 503, true}
+	AuditUnavailable  = Code{"audit_unavailable", 503, true}
 	DeadlineExceeded  = Code{"deadline_exceeded", 504, false}
 	InsufficientStore = Code{"insufficient_storage", 507, false}
 	InsufficientMem   = Code{"insufficient_memory", 507, false}
@@ -67,7 +68,7 @@ var (
 var codes = []Code{
 	BadRequest, Unsupported, Forbidden, UnknownModel, UnknownJob, Expired, DuplicateID,
 	PayloadTooLarge, ContextOverflow, QueueFull, Canceled, Internal, ModelNotReady,
-	ShuttingDown, Thermal, DeadlineExceeded, InsufficientStore, InsufficientMem,
+	ShuttingDown, Thermal, AuditUnavailable, DeadlineExceeded, InsufficientStore, InsufficientMem,
 	EndlessData, SlowRetrieval, WrongTarget, MixAndMatch, DownloadFailed, SourceGone,
 	DigestMismatch, FormatInvalid, SignatureMissing, SignatureInvalid, KeyUnknown,
 	MinisignInvalid, PassphraseMissing, TagMismatch, ManifestExpired, RollbackRejected, Incompatible, LoadFailed, HealthCheckFailed,

@@ -31,15 +31,17 @@ var (
 
 // entry is one accepted request. desk.mu guards state and what is below it.
 type entry struct {
-	key    key
-	hash   [sha256.Size]byte // of op and payload: tells a repetition from a clash
-	op     string            // as the topic has it
-	req    *Request          // nil once ended: prompts are not kept
-	model  ModelRef
-	box    *outbox // where the replies go
-	stream *stream
-	ctx    context.Context
-	cancel context.CancelCauseFunc
+	key  key
+	hash [sha256.Size]byte // of op and payload: tells a repetition from a clash
+
+	received string   // digest of the bytes it came in as, "" where there is to be no record
+	op       string   // as the topic has it
+	req      *Request // nil once ended: prompts are not kept
+	model    ModelRef
+	box      *outbox // where the replies go
+	stream   *stream
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
 
 	accepted time.Time
 	age      time.Duration // that it had then
@@ -67,6 +69,7 @@ type desk struct {
 	box         *outbox
 	concurrency int
 	observe     func(Observation)
+	audit       func(Audited) // nil: nobody keeps a record
 	notify      func(Notice)
 
 	wake  chan struct{} // something is queued; capacity = workers
@@ -106,7 +109,9 @@ type Observation struct {
 type incoming struct {
 	op, client string
 	payload    []byte
-	dup        bool // the broker says that it may have delivered this before
+	dup        bool   // the broker says that it may have delivered this before
+	received   string // digest of the payload, where there is to be a record
+	local      bool   // it did not come over MQTT
 }
 
 // id is the id of a payload that is refused unread; "" when it has none.
@@ -122,25 +127,28 @@ func (d *desk) submit(in incoming) {
 	d.door.Lock()
 	defer d.door.Unlock()
 	if len(in.payload) > d.lim.RequestBytes {
-		d.refuse(in.op, in.client, in.id(), Errorf(PayloadTooLarge, "the request has more than %d bytes", d.lim.RequestBytes))
+		d.refuse(in, in.id(), Errorf(PayloadTooLarge, "the request has more than %d bytes", d.lim.RequestBytes))
 		return
+	}
+	if d.audit != nil {
+		in.received = Digest(in.payload)
 	}
 	r, err := DecodeRequest(in.op, in.client, in.payload)
 	if err != nil {
-		d.refuse(in.op, in.client, in.id(), asError(err))
+		d.refuse(in, in.id(), asError(err))
 		return
 	}
 	hash := sha256.Sum256(append([]byte(in.op+"\x00"+in.client+"\x00"), in.payload...))
 	if again, clash := d.repeated(r, in.dup, hash); clash != nil {
-		d.refuse(in.op, in.client, r.ID, clash)
+		d.refuse(in, r.ID, clash)
 		return
 	} else if again {
 		return
 	}
-	e := &entry{hash: hash, op: in.op, req: r, accepted: d.now(), box: d.box}
+	e := &entry{hash: hash, op: in.op, req: r, received: in.received, accepted: d.now(), box: d.box}
 	e.small = r.Op == OpCancel || r.Op == OpFetch || r.Op == OpTokenize
 	if refusal := d.admit(e); refusal != nil {
-		d.refuse(in.op, in.client, r.ID, refusal)
+		d.refuse(in, r.ID, refusal)
 		return
 	}
 	d.note(e, NoticeAccepted, Observation{})
@@ -257,17 +265,18 @@ func (d *desk) enqueue(e *entry) {
 
 // refuse answers a request that was not accepted: one error with seq 0, remembered
 // nowhere, so that the same id may be tried again.
-func (d *desk) refuse(op, client, id string, e *Error) {
+func (d *desk) refuse(in incoming, id string, e *Error) {
 	if id == "" {
 		id = noID
 	}
+	d.auditRefusal(in, id, e)
 	r := Reply{Type: TypeError, ID: id, Err: e}
 	p, err := r.Encode()
 	if err != nil {
 		return // strings and integers always encode
 	}
-	d.box.put(&message{topic: d.topics.Reply(client, id), payload: p, qos: 1})
-	d.refused(op, client, id, e)
+	d.box.put(&message{topic: d.topics.Reply(in.client, id), payload: p, qos: 1})
+	d.refused(in.op, in.client, id, e)
 }
 
 // refused books a refusal.
@@ -305,9 +314,11 @@ func (d *desk) interrupt(e *entry, cause error) bool {
 				break
 			}
 		}
+		r := e.req
 		d.finish(e)
 		d.mu.Unlock()
 		err := interrupted(cause)
+		d.audited(e, r, Audited{Code: err.Code.Name})
 		e.stream.fail(err)
 		d.report(e, Observation{Code: err.Code.Name})
 		return true
@@ -377,8 +388,10 @@ func (d *desk) note(e *entry, event string, o Observation) {
 // answer ends a small operation.
 func (d *desk) answer(e *entry, done Done) {
 	d.mu.Lock()
+	r := e.req
 	d.finish(e)
 	d.mu.Unlock()
+	d.audited(e, r, Audited{Code: codeOK})
 	e.stream.result(done)
 	d.report(e, Observation{Code: "ok"})
 }

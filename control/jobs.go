@@ -29,6 +29,7 @@ type jobs struct {
 	policy  Policy
 	docs    *retained
 	journal *journal
+	audit   func(Audited) // nil: nobody keeps a record
 	notify  func(Notice)
 	wake    chan struct{} // capacity 1: something is queued
 
@@ -48,7 +49,9 @@ type jobEntry struct {
 	hash   string
 	cancel context.CancelCauseFunc // while it runs
 	shown  time.Time               // last record
-	goes   time.Time               // when the record of one that has ended does; rec has that as a time of day
+
+	received string    // digest of params, where there is to be a record
+	goes     time.Time // when the record of one that has ended does; rec has that as a time of day
 }
 
 func (e *jobEntry) key() key { return key{e.rec.Client, e.rec.ID} }
@@ -146,6 +149,9 @@ func (j *jobs) submit(client, typ, id string, params []byte, trusted bool) (JobR
 		return JobRecord{}, Errorf(DuplicateID, "job %q has run, its record is gone", id)
 	}
 	e := j.fresh(client, typ, id)
+	if j.audit != nil {
+		e.received = Digest(params)
+	}
 	if refusal := j.admissible(client, typ, params, trusted); refusal != nil {
 		return j.reject(e, refusal), nil
 	}
@@ -342,8 +348,8 @@ func (j *jobs) end(e *jobEntry, status string, result json.RawMessage, failure *
 		e.rec.Result = result
 	}
 	j.keepFor(e, j.lim.JobRecordsFor)
-	e.params = []byte("{}")
 	j.count(e)
+	e.params = []byte("{}")
 	j.save(e)
 	j.show(e)
 	j.trim()
@@ -416,6 +422,7 @@ func (j *jobs) count(e *jobEntry) {
 		typ = "other" // a name that anybody can make up must not become a metric
 	}
 	j.ended[JobEnd{typ, e.rec.Status}]++
+	j.audited(e)
 }
 
 // counted is how jobs have ended since the start: those that the device knows are there

@@ -30,6 +30,7 @@ func (d *desk) ask(ctx context.Context, r *Request, reply func(*Reply) error) er
 	gen := box.attach()
 	e, refusal := d.submitLocal(r, box)
 	if refusal != nil {
+		d.auditRefusal(incoming{op: r.Op, client: r.Client, received: r.Received, local: true}, r.ID, refusal)
 		d.refused(r.Op, r.Client, r.ID, refusal)
 		return refusal
 	}
@@ -76,7 +77,7 @@ func (d *desk) submitLocal(r *Request, box *outbox) (*entry, *Error) {
 	d.door.Lock()
 	defer d.door.Unlock()
 	r.ID = newID()
-	e := &entry{op: r.Op, req: r, accepted: d.now(), box: box}
+	e := &entry{op: r.Op, req: r, received: r.Received, accepted: d.now(), box: box}
 	if refusal := d.admit(e); refusal != nil {
 		return nil, refusal
 	}

@@ -104,6 +104,8 @@ type Request struct {
 
 	Target  string // cancel, fetch
 	FromSeq int    // fetch
+
+	Received string // to Ask: digest of the bytes that the request came in as; "": not said
 }
 
 // Message is one turn of a chat. Content marshals as Hugging Face templates expect

@@ -48,6 +48,9 @@ type Config struct {
 	Notify func(Notice)
 	// Observe is told the end of each request and each refusal, under the same rules.
 	Observe func(Observation)
+	// Audit is given the end of each request and each job, and each refusal, before its
+	// client is; nil: nobody keeps a record. Where Waits is not set it must be quick.
+	Audit func(Audited)
 	// Now is the clock; nil: time.Now.
 	Now func() time.Time
 }
@@ -215,13 +218,13 @@ func (s *Server) open() {
 	s.linkCtx, s.unlink = context.WithCancel(context.Background())
 	s.desk = &desk{
 		topics: s.topics, lim: s.lim, now: s.cfg.Now, gen: s.backend, box: s.data,
-		concurrency: s.cfg.Concurrency, observe: s.cfg.Observe, notify: s.cfg.Notify,
+		concurrency: s.cfg.Concurrency, observe: s.cfg.Observe, audit: s.cfg.Audit, notify: s.cfg.Notify,
 		wake: make(chan struct{}, s.lim.Queue), small: make(chan *entry, s.lim.Queue), base: ctx,
 		entries: map[key]*entry{}, anon: map[[32]byte]*entry{}, clients: map[string]int{}, works: map[string]int{},
 	}
 	s.jobs = &jobs{
 		topics: s.topics, lim: s.lim, now: s.cfg.Now, runner: s.backend, policy: s.cfg.Policy,
-		docs: s.docs, journal: journal, notify: s.cfg.Notify, wake: make(chan struct{}, 1),
+		docs: s.docs, journal: journal, audit: s.cfg.Audit, notify: s.cfg.Notify, wake: make(chan struct{}, 1),
 		recs: map[key]*jobEntry{}, ended: map[JobEnd]uint64{},
 	}
 	s.jobs.restore(files)
@@ -313,7 +316,7 @@ func (s *Server) receiver(link string, to chan inbound, manualAck bool) func(mqt
 				e := Errorf(QueueFull, "the device is busy")
 				e.RetryAfter = time.Second
 				full := incoming{op: r.kind, client: r.client, payload: in.payload}
-				s.desk.refuse(r.kind, r.client, full.id(), e)
+				s.desk.refuse(full, full.id(), e)
 			}
 			// A command that is not acknowledged comes again.
 		}
@@ -341,7 +344,7 @@ func (s *Server) request(in inbound) {
 	}
 	q := incoming{op: r.kind, client: r.client, payload: in.payload, dup: in.dup}
 	if refusal := r.misdirected(); refusal != nil {
-		s.desk.refuse(r.kind, r.client, q.id(), refusal)
+		s.desk.refuse(q, q.id(), refusal)
 		return
 	}
 	s.desk.submit(q)
@@ -366,7 +369,7 @@ func (s *Server) command(in inbound) {
 		r.id = newID() // each one published is another job
 	}
 	if _, err := s.jobs.submit(r.client, r.kind, r.id, in.payload, false); err != nil {
-		s.desk.refuse(r.kind, r.client, r.id, err)
+		s.desk.refuse(incoming{op: r.kind, client: r.client}, r.id, err)
 	}
 }
 

@@ -134,11 +134,17 @@ func (t *tail) push(s string) string {
 
 // close returns what was held back.
 func (t *tail) close() string {
+	text := t.broken()
+	t.rest = nil
+	t.all.WriteString(text)
+	return text
+}
+
+// broken is what close will return.
+func (t *tail) broken() string {
 	if len(t.rest) == 0 {
 		return ""
 	}
-	t.rest = nil
-	t.all.WriteString("\uFFFD")
 	return "\uFFFD"
 }
 

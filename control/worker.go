@@ -62,6 +62,7 @@ func (d *desk) run(e *entry) {
 	}
 	if err != nil {
 		failure := asError(err)
+		d.audited(e, &r, Audited{Code: failure.Code.Name, Waits: true})
 		e.stream.fail(failure)
 		d.report(e, Observation{Code: failure.Code.Name})
 		return
@@ -85,6 +86,7 @@ func (d *desk) complete(e *entry, r *Request, res *Result, said outcome, finish 
 	case !said.firstAt.IsZero():
 		o.TTFT = said.firstAt.Sub(e.accepted)
 	}
+	d.audited(e, r, Audited{Code: codeOK, Finish: finish, Model: model, Usage: res.Usage, Sampling: res.Sampling, Waits: true})
 	e.stream.done(Done{
 		Finish: finish, BadToolCall: res.BadToolCall, Usage: &res.Usage, Model: &model,
 		Timing: &Timing{
@@ -155,8 +157,10 @@ func (d *desk) tokenizeOne(e *entry) {
 	}
 	failure := asError(err)
 	d.mu.Lock()
+	r := e.req
 	d.finish(e)
 	d.mu.Unlock()
+	d.audited(e, r, Audited{Code: failure.Code.Name})
 	e.stream.fail(failure)
 	d.report(e, Observation{Code: failure.Code.Name})
 }
