@@ -34,7 +34,10 @@ func coded(err error, otherwise control.Code) *control.Error {
 	var memory *engine.MemoryError
 	var space *noSpaceError
 	var fault *kernels.FaultError
+	var form *engine.FormError
 	switch {
+	case errors.As(err, &form):
+		out.Code, out.Needed, out.Available = control.InsufficientMem, form.Need, form.Limit
 	case errors.As(err, &memory):
 		out.Code, out.Needed, out.Available = control.InsufficientMem, memory.Need.Total(), memory.Limit
 	case errors.As(err, &space):
@@ -49,7 +52,7 @@ func coded(err error, otherwise control.Code) *control.Error {
 		out.Code = control.ContextOverflow
 	case errors.Is(err, engine.ErrRequest), errors.Is(err, engine.ErrPicture):
 		out.Code = control.BadRequest
-	case errors.Is(err, engine.ErrPicturesFull):
+	case errors.Is(err, engine.ErrPicturesFull), errors.Is(err, engine.ErrFormsFull):
 		out.Code, out.RetryAfter = control.QueueFull, time.Second
 	case errors.Is(err, engine.ErrNoTokenizer):
 		out.Code = TokenizerMissing

@@ -210,7 +210,6 @@ func (g *generation) see() (err error) {
 		return err
 	}
 	g.scene.realm = g.realm
-	g.leaving, g.quit = context.WithCancel(context.Background())
 	g.labels = append(make([]int32, 0, len(g.prompt)+g.max), g.scene.labels...)
 	return nil
 }

@@ -31,6 +31,9 @@ var (
 	// ErrPicturesFull: the pictures of requests that wait fill the memory that there
 	// is for them; there is room again when some are answered.
 	ErrPicturesFull = errors.New("engine: pictures of requests that wait")
+	// ErrFormsFull: the schemas and tools of requests in work fill the memory that
+	// there is for them; there is room again when some are answered.
+	ErrFormsFull = errors.New("engine: forms of requests in work")
 	// ErrNumeric: the model produced logits that are not numbers.
 	ErrNumeric = errors.New("engine: logits are not finite")
 )
@@ -76,6 +79,19 @@ func (e *MemoryError) Error() string {
 
 // Is makes errors.Is(err, ErrMemory) hold.
 func (e *MemoryError) Is(target error) bool { return target == ErrMemory }
+
+// FormError tells what a form needs and what it may have. It matches [ErrMemory].
+type FormError struct {
+	Need, Limit int64 // bytes
+	what        string
+}
+
+func (e *FormError) Error() string {
+	return fmt.Sprintf("engine: not enough memory: %s takes %d bytes, limit %d; ask without a form, or with a smaller one", e.what, e.Need, e.Limit)
+}
+
+// Is makes errors.Is(err, ErrMemory) hold.
+func (e *FormError) Is(target error) bool { return target == ErrMemory }
 
 // unsupported names what this build cannot run.
 func unsupported(format string, args ...any) error {

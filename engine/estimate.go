@@ -13,7 +13,7 @@ type Need struct {
 	Weights    int64 // in memory while it computes: all of those that compute, less in layered residency
 	Private    int64 // of Weights, memory of this process; the rest are pages of the mapped file that stay
 	KV         int64 // cache, of a full context at least; taken as it is written
-	Scratch    int64 // buffers of the forward pass, about
+	Scratch    int64 // buffers of the forward pass, about, and what pictures and forms of answers may take
 	KVPerToken int64
 	Touched    int64  // of the matrices, read for a token: of a mixture of experts those that compute
 	Context    int    // tokens the figures are for
@@ -195,6 +195,9 @@ func (a *admission) need(residency string, ctx int) Need {
 	n = a.weigh(n)
 	n.pictures = a.pictures.choose(a.opt.MemoryLimit, n.Weights, ctx)
 	n.Scratch += n.pictures.bytes
+	if !a.opt.NoTokenizer {
+		n.Scratch += formBytes(a.c.Vocab)
+	}
 	return n
 }
 

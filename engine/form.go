@@ -3,13 +3,11 @@
 package engine
 
 import (
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"slices"
-	"sync"
 
 	"windhover/engine/grammar"
 )
@@ -17,6 +15,7 @@ import (
 // form holds an answer to a grammar. It begins behind the thinking: what the model
 // says there is free. The scheduler's alone.
 type form struct {
+	kept           *keptForm
 	matcher        *grammar.Matcher
 	prefix, suffix []int32 // said for the model before and behind
 	breath         []int32 // said for it between its thinking and the answer
@@ -65,15 +64,10 @@ func (g *generation) hold() error {
 	if m.marks.open >= 0 {
 		f.breath = m.tok.Encode("\n\n", true)
 	}
-	machine, err := g.machine(tools)
-	var bad *grammar.Error
-	switch {
-	case errors.As(err, &bad) && !req.MustCall:
-		return badRequest("json_%v", bad)
-	case err != nil:
-		return badRequest("%v", err)
+	if f.kept, err = g.grammar(tools); err != nil {
+		return formError(err, req.MustCall)
 	}
-	f.matcher = machine.Matcher()
+	f.matcher = f.kept.machine.Matcher()
 	if req.MustCall {
 		f.prefix, f.suffix = m.tok.Encode(callOpen+"\n", true), m.tok.Encode("\n"+callClose, true)
 	}
@@ -81,14 +75,26 @@ func (g *generation) hold() error {
 	return nil
 }
 
-// machine is that of the form a request wants.
-func (g *generation) machine(tools []grammar.Tool) (*grammar.Machine, error) {
+// formError says what of a request's form cannot be done.
+func formError(err error, call bool) error {
+	var bad *grammar.Error
+	switch {
+	case !errors.As(err, &bad):
+		return err
+	case call:
+		return badRequest("%v", bad)
+	}
+	return badRequest("json_%v", bad)
+}
+
+// grammar is that of the form a request wants.
+func (g *generation) grammar(tools []grammar.Tool) (*keptForm, error) {
 	switch {
 	case g.req.MustCall:
 		if name := g.req.CallTool; name != "" {
 			at := slices.IndexFunc(tools, func(t grammar.Tool) bool { return t.Name == name })
 			if at < 0 {
-				return nil, fmt.Errorf("tool %.80q is not among the tools", name)
+				return nil, badRequest("tool %.80q is not among the tools", name)
 			}
 			tools = tools[at : at+1]
 		}
@@ -96,11 +102,11 @@ func (g *generation) machine(tools []grammar.Tool) (*grammar.Machine, error) {
 		if err != nil {
 			return nil, err
 		}
-		return g.m.forms.machine(g.m, "call", key, func() (*grammar.Grammar, error) { return grammar.Call(tools) })
+		return g.m.forms.take("call", key, func() (*grammar.Grammar, error) { return grammar.Call(tools) })
 	case g.req.JSONObject:
-		return g.m.forms.machine(g.m, "object", nil, func() (*grammar.Grammar, error) { return grammar.Object(), nil })
+		return g.m.forms.take("object", nil, func() (*grammar.Grammar, error) { return grammar.Object(), nil })
 	default:
-		return g.m.forms.machine(g.m, "schema", g.req.Schema, func() (*grammar.Grammar, error) { return grammar.Compile(g.req.Schema) })
+		return g.m.forms.take("schema", g.req.Schema, func() (*grammar.Grammar, error) { return grammar.Compile(g.req.Schema) })
 	}
 }
 
@@ -121,6 +127,9 @@ func (f *form) before(g *generation, logits []float32) error {
 	if !f.begun && len(f.prefix) > 0 {
 		free = append(free, f.prefix[0])
 	} else {
+		if err := f.matcher.Look(); err != nil { // which was done before
+			return formError(err, g.req.MustCall)
+		}
 		mask = f.matcher.Mask()
 		if f.matcher.Complete() {
 			free = append(free, g.stops...)
@@ -181,54 +190,20 @@ func (f *form) behind(g *generation, id int32, inside bool) bool {
 		f.begun, g.forced = true, f.prefix[1:]
 	default:
 		f.begun = true
-		f.matcher.Accept(id)
-		if f.matcher.Ended() {
-			f.closing, g.forced = true, f.suffix
-			return len(f.suffix) == 0
+		if g.puzzled = !f.matcher.Try(id); !g.puzzled {
+			return f.moved(g)
 		}
 	}
 	return false
 }
 
-// keptForms is how many grammars a model keeps with what was found out about them.
-const keptForms = 4
-
-// forms are the grammars that were asked for last.
-type forms struct {
-	mu    sync.Mutex
-	vocab *grammar.Vocabulary
-	kept  []keptForm // last used last
-}
-
-type keptForm struct {
-	key     [sha256.Size]byte
-	machine *grammar.Machine
-}
-
-// machine returns the one that is kept for a key, or makes it.
-func (f *forms) machine(m *Model, kind string, key []byte, compile func() (*grammar.Grammar, error)) (*grammar.Machine, error) {
-	sum := sha256.Sum256(append([]byte(kind+"\x00"), key...))
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for i, k := range f.kept {
-		if k.key == sum {
-			f.kept = append(slices.Delete(f.kept, i, i+1), k)
-			return k.machine, nil
-		}
+// moved looks where the last token has led to; it reports true when the answer is whole.
+func (f *form) moved(g *generation) bool {
+	if !f.matcher.Ended() {
+		return false
 	}
-	g, err := compile()
-	if err != nil {
-		return nil, err
-	}
-	if f.vocab == nil {
-		f.vocab = grammar.NewVocabulary(m.cfg.Vocab, m.ordinary)
-	}
-	k := keptForm{sum, grammar.NewMachine(g, f.vocab)}
-	if len(f.kept) == keptForms {
-		f.kept = slices.Delete(f.kept, 0, 1)
-	}
-	f.kept = append(f.kept, k)
-	return k.machine, nil
+	f.closing, g.forced = true, f.suffix
+	return len(f.suffix) == 0
 }
 
 // ordinary are the bytes of a token that is no marker.

@@ -30,7 +30,18 @@ func (m *Model) Generate(ctx context.Context, req Request, on func(Event) error)
 	if err != nil {
 		return nil, err
 	}
+	defer g.drop()
 	g.start, g.listens = start, on != nil
+	if g.form != nil {
+		went, err := g.ponder(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if !went {
+			g.finish, g.end = finishOf(ctx), time.Now()
+			return g.result(), nil
+		}
+	}
 	if err := m.sched.enter(g); err != nil {
 		return nil, err
 	}
@@ -51,7 +62,7 @@ type generation struct {
 	tools   *toolParser   // nil: calls of tools are text
 	realm   realm         // of the request
 	leaving context.Context
-	quit    func() // ends leaving: nobody waits any more; nil without a scene
+	quit    func() // ends leaving: nobody waits any more; nil with neither scene nor form
 
 	// The scheduler's alone.
 	arrival int64
@@ -62,6 +73,7 @@ type generation struct {
 	forced  []int32   // to be said before anything is sampled
 	closed  bool      // the thinking budget was used up
 	form    *form     // that the answer is held to; nil: none
+	puzzled bool      // where its last token has led to is being found out
 
 	// Guarded by the scheduler's mutex until over, the caller's then. What only the
 	// scheduler writes it reads without.
@@ -119,6 +131,9 @@ func (m *Model) newGeneration(req Request) (*generation, error) {
 	}
 	if err := g.hold(); err != nil {
 		return nil, err
+	}
+	if g.scene != nil || g.form != nil {
+		g.leaving, g.quit = context.WithCancel(context.Background())
 	}
 	g.stops = append(g.stops, req.StopIDs...)
 	if !req.IgnoreEOS {
@@ -285,11 +300,7 @@ func (g *generation) follow(ctx context.Context, on func(Event) error) (*Result,
 		select {
 		case <-g.bell:
 		case <-ctx.Done():
-			finish := FinishCancel
-			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				finish = FinishDeadline
-			}
-			s.leave(g, finish)
+			s.leave(g, finishOf(ctx))
 		}
 		over, err := g.deliver(on)
 		switch {
@@ -303,6 +314,21 @@ func (g *generation) follow(ctx context.Context, on func(Event) error) (*Result,
 		default:
 			return g.result(), nil
 		}
+	}
+}
+
+// finishOf is how a request ends whose context has.
+func finishOf(ctx context.Context) string {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return FinishDeadline
+	}
+	return FinishCancel
+}
+
+// drop gives back what a request holds beside the scheduler.
+func (g *generation) drop() {
+	if g.form != nil {
+		g.m.forms.release(g.form.kept)
 	}
 }
 

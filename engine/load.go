@@ -223,6 +223,7 @@ func Load(path string, opt Options) (m *Model, err error) {
 		return m, err
 	}
 	m.info.Threads = m.pool.Size()
+	m.forms = newForms(m)
 	m.sched = newScheduler(m, opt.sequences())
 	m.restore(opt)
 	go m.sched.run()

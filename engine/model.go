@@ -27,7 +27,7 @@ type Model struct {
 	tok     *tokenizer.Tokenizer // nil when loaded without
 	tmpl    *tokenizer.Template  // nil when there is none
 	marks   markers
-	forms   forms
+	forms   *forms
 	meta    *Meta
 	sight   *sight // nil when the model takes no pictures
 	info    Info

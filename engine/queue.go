@@ -135,7 +135,7 @@ func (s *scheduler) compose() {
 	for i := 0; i < len(s.active); i++ {
 		g := s.active[i]
 		switch {
-		case g.left() != 1:
+		case g.puzzled, g.left() != 1:
 		case s.sees(g, g.seq.len(), 1) == 0:
 			s.blind = append(s.blind, g)
 		case s.room(g):
@@ -195,7 +195,7 @@ func (s *scheduler) lastBut(g *generation) *generation {
 func (s *scheduler) nextPrompt() *generation {
 	var first *generation
 	for _, g := range s.active {
-		if g.left() > 1 && !slices.Contains(s.inPass, g) && !slices.Contains(s.blind, g) && (first == nil || comesBefore(g, first) < 0) {
+		if !g.puzzled && g.left() > 1 && !slices.Contains(s.inPass, g) && !slices.Contains(s.blind, g) && (first == nil || comesBefore(g, first) < 0) {
 			first = g
 		}
 	}

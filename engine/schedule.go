@@ -33,6 +33,7 @@ type scheduler struct {
 	calm     sync.Cond // on mu: attached has become false
 	attached bool      // the pool is in use, or about to be
 	lent     bool      // to an evaluation
+	stuck    bool      // all in work wait for something that is to come
 	closing  bool
 	waiting  []*generation // by arrival
 	loans    []*loan       // by arrival
@@ -40,10 +41,11 @@ type scheduler struct {
 	arrivals int64
 	cached   int64 // tokens that prompts found in the tree
 	clients  map[string]*account
-	inPass   []*generation // what the pass in work computes, by span
-	blind    []*generation // beside it, those that wait for the tower
-	pages    int           // that the cache has
-	counts   int64         // of them
+	inPass   []*generation  // what the pass in work computes, by span
+	blind    []*generation  // beside it, those that wait for the tower
+	pages    int            // that the cache has
+	counts   int64          // of them
+	puzzles  sync.WaitGroup // see puzzle
 
 	// The goroutine's own.
 	spans []span
@@ -98,6 +100,7 @@ func (s *scheduler) close() {
 	s.mu.Unlock()
 	s.rouse()
 	<-s.over
+	s.puzzles.Wait()
 }
 
 // run is the goroutine.
@@ -128,14 +131,18 @@ func (s *scheduler) wait() bool {
 	for {
 		s.mu.Lock()
 		work := len(s.active)+len(s.loans) > 0 || slices.ContainsFunc(s.waiting, func(g *generation) bool { return !g.behind() })
+		work = work && !s.stuck
 		s.attached = work
-		over := s.closing && len(s.waiting) == 0 // some may wait for their listeners
+		over := s.closing && len(s.waiting)+len(s.active) == 0 // some may wait for their listeners, or for what is found out
 		s.mu.Unlock()
 		if work || over {
 			return work
 		}
 		select {
 		case <-s.wake:
+			s.mu.Lock()
+			s.stuck = false
+			s.mu.Unlock()
 		case <-idle.C:
 			s.m.kv.trim()
 		}
@@ -181,6 +188,7 @@ func (s *scheduler) turn() bool {
 	s.m.sight.forsake()
 	s.compose()
 	more := len(s.spans)+len(s.blind) > 0
+	s.stuck = !more && len(s.active) > 0
 	s.m.st.stop.Store(false)
 	s.mu.Unlock()
 	if !more {
@@ -278,8 +286,17 @@ func (s *scheduler) said(g *generation, i int) {
 	if g.first.IsZero() {
 		g.first = time.Now()
 	}
+	if whole := g.take(id); g.puzzled && !whole {
+		s.puzzle(g, id)
+	} else {
+		s.went(g, whole)
+	}
+}
+
+// went ends a request whose answer is whole, or as long as it may be.
+func (s *scheduler) went(g *generation, whole bool) {
 	switch {
-	case g.take(id):
+	case whole:
 		s.finish(g, FinishStop, nil)
 	case len(g.ids()) == g.max:
 		s.finish(g, FinishLength, nil)

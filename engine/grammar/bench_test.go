@@ -70,7 +70,7 @@ func TestQwenVocabulary(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		x := grammar.NewMachine(g, v).Matcher()
+		x := grammar.NewMachine(g, v, 64<<20, 256<<20).Matcher()
 		for i, id := range tok.Encode(tt.text, false) {
 			if mask := x.Mask(); mask == nil || mask[id>>6]>>(id&63)&1 == 0 {
 				t.Fatalf("%.40s: token %d, %q, may not come", tt.schema, i, tok.TokenBytes(id))
@@ -105,12 +105,12 @@ func BenchmarkMask(b *testing.B) {
 	}
 	b.Run("first", func(b *testing.B) {
 		for b.Loop() {
-			answer(grammar.NewMachine(g, v))
+			answer(grammar.NewMachine(g, v, 64<<20, 256<<20))
 		}
 		perToken(b)
 	})
 	b.Run("again", func(b *testing.B) {
-		m := grammar.NewMachine(g, v)
+		m := grammar.NewMachine(g, v, 64<<20, 256<<20)
 		answer(m)
 		for b.Loop() {
 			answer(m)
@@ -124,7 +124,7 @@ func BenchmarkMask(b *testing.B) {
 				b.Fatal(err)
 			}
 			for b.Loop() {
-				x := grammar.NewMachine(g, v).Matcher()
+				x := grammar.NewMachine(g, v, 64<<20, 256<<20).Matcher()
 				x.Accept(tok.Encode(`"`, false)[0])
 				if x.Mask() == nil {
 					b.Fatal("no mask")

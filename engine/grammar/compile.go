@@ -14,12 +14,23 @@ const (
 	maxWays         = 4096 // on from one place, all alternatives within each other
 	maxProperties   = 512
 	maxKeyBytes     = 256
+	maxRefBytes     = 1024
 	maxLength       = 1 << 20 // of minLength and maxLength
 	maxItems        = 1 << 16
 )
 
 // Grammar is what an answer may be. It does not change.
 type Grammar struct{ p *program }
+
+// Bytes is what it takes in memory, about.
+func (g *Grammar) Bytes() int64 {
+	const nodeBytes, altBytes, setBytes, needBytes = 48, 4, 32, 4
+	n := int64(cap(g.p.nodes))*nodeBytes + int64(len(g.p.need))*needBytes + int64(cap(g.p.sets))*setBytes
+	for i := range g.p.nodes {
+		n += altBytes * int64(cap(g.p.nodes[i].alts))
+	}
+	return n
+}
 
 // Compile makes the grammar of the values that a JSON schema allows. Errors: *[Error].
 func Compile(schema []byte) (*Grammar, error) {
@@ -150,6 +161,9 @@ func (c *compiler) rest() error {
 
 // find follows a reference within the schema.
 func (c *compiler) find(ref, from string) (*value, string, error) {
+	if len(ref) > maxRefBytes {
+		return nil, "", problem(from, "$ref %.80q has %d bytes, at most %d", ref, len(ref), maxRefBytes)
+	}
 	at, local := strings.CutPrefix(ref, "#")
 	if !local || at != "" && at[0] != '/' {
 		return nil, "", problem(from, "$ref %.80q: only references within the schema, like #/$defs/name", ref)
@@ -268,7 +282,7 @@ func (c *compiler) reference(v value, at string, next int32) (int32, error) {
 
 func (c *compiler) anyOf(v value, at string, next int32) (int32, error) {
 	if v.kind != "array" || len(v.items) == 0 || len(v.items) > maxAlternatives {
-		return 0, problem(at, "want 1 to %d schemas", maxAlternatives)
+		return 0, problem(at, "want 1 to %d schemas, got %d", maxAlternatives, len(v.items))
 	}
 	var alts []int32
 	for i := range v.items {
@@ -336,7 +350,7 @@ func (c *compiler) listed(v *value, said, types []string, at string, next int32)
 		list = list[0].items
 	}
 	if len(list) == 0 || len(list) > maxAlternatives {
-		return 0, problem(at+"/enum", "want 1 to %d values", maxAlternatives)
+		return 0, problem(at+"/enum", "want 1 to %d values, got %d", maxAlternatives, len(list))
 	}
 	var alts []int32
 	for i := range list {

@@ -85,7 +85,7 @@ func TestCompile(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			m := grammar.NewMachine(g, byteVocab())
+			m := grammar.NewMachine(g, byteVocab(), 1<<20, 1<<20)
 			for _, text := range tt.yes {
 				if ok, at := takes(m, text); !ok {
 					t.Errorf("%q is not taken from byte %d on", text, at)
@@ -163,7 +163,7 @@ func TestDepth(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		x := grammar.NewMachine(g, byteVocab()).Matcher()
+		x := grammar.NewMachine(g, byteVocab(), 1<<20, 1<<20).Matcher()
 		for i := range 4096 { // openings wherever they may stand
 			mask := x.Mask()
 			if mask == nil {
@@ -195,7 +195,7 @@ func TestCall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := grammar.NewMachine(g, byteVocab())
+	m := grammar.NewMachine(g, byteVocab(), 1<<20, 1<<20)
 	for text, want := range map[string]bool{
 		`{"name": "now", "arguments": {}}`:          true,
 		`{"name": "now", "arguments": {"a": 1}}`:    true,
@@ -238,7 +238,7 @@ func TestEnds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		x := grammar.NewMachine(g, byteVocab()).Matcher()
+		x := grammar.NewMachine(g, byteVocab(), 1<<20, 1<<20).Matcher()
 		for _, c := range []byte(tt.text) {
 			x.Accept(int32(c))
 		}
@@ -274,7 +274,7 @@ func TestMask(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := grammar.NewMachine(g, v)
+		m := grammar.NewMachine(g, v, 64<<20, 256<<20)
 		x := m.Matcher()
 		rnd := newRandom(1)
 		for step := 0; step < 400 && !x.Ended(); step++ {

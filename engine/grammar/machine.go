@@ -4,17 +4,22 @@ package grammar
 
 import (
 	"encoding/binary"
+	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 const (
-	maxFrames = 128  // of a stack
-	maxStates = 4096 // that are kept; then all are made anew
-	maxPlaces = 512  // of a state; of more ambiguity some readings are given up
-	maxVisits = 1 << 15
-	maxMasks  = 128 // likewise; of 19 KB each where a vocabulary has 151 936 tokens
+	maxFrames = 128     // of a stack
+	maxPlaces = 512     // of a state; of more ambiguity some readings are given up
+	maxVisits = 1 << 15 // of nodes, for one byte
 )
+
+// maxWork bounds the search for one mask, in places gone to and frames of their
+// stacks: some tenths of a second. Only schemas with hundreds of ways on from one
+// place, or repeats within repeats, come near.
+const maxWork = 4 << 20
 
 // frame is what a subroutine returns to: next, or a loop with what is left of it.
 type frame struct {
@@ -35,53 +40,107 @@ type place struct {
 type state struct {
 	places []place
 	ends   bool     // the value may be complete
-	next   []*state // [class] nil: not known yet
-	mask   []uint64 // of the tokens that may come next; nil: not known yet
-	none   bool     // no token may
-	turns  turning
+	bytes  int64    // of memory, about
+	next   []edge   // [class]
+	like   *state   // that has the mask; nil: not known yet
+	mask   []uint64 // of the tokens that may come next; nil: none, or not known yet
+	err    error    // the mask is too much work
+	known  bool     // mask and err are
+	turns  bool     // all plain bytes lead back to it, as within a string
+	walked uint32   // the search that found turns out
+	seen   uint32   // the last search that came here
 }
 
-// turning says whether all plain bytes lead back to a state, as within a string.
-type turning uint8
+// edge is where a class of bytes leads to from a state.
+type edge struct {
+	to   *state // nil: not known yet
+	cost int32  // to find it
+	seen uint32 // the last search that went along
+}
 
-const (
-	turnsUnknown turning = iota
-	turnsBack
-	turnsAway
-)
+// size is about what a state takes, its name of so many bytes included. Of each stack
+// the frames on top are counted; those below are of the states before as well.
+func (s *state) size(name int) int64 {
+	const (
+		frameBytes = 40
+		placeBytes = 16
+		edgeBytes  = 16
+		stateBytes = 200 // and what it takes to be found
+		onTop      = 8
+	)
+	frames := int32(0)
+	for _, p := range s.places {
+		if p.stack != nil {
+			frames += min(p.stack.depth, onTop)
+		}
+	}
+	return stateBytes + int64(name+placeBytes*len(s.places)+edgeBytes*len(s.next)) + frameBytes*int64(frames)
+}
 
 // dead is where no bytes lead on.
-var dead = &state{}
+var dead = &state{known: true}
 
 // Machine is a grammar for a vocabulary, with the states that were met so far.
 // It is safe for concurrent use.
 type Machine struct {
 	p     *program
 	vocab *Vocabulary
+	room  atomic.Int64 // bytes that states and masks may take between two searches
+	most  int64        // that one search may add
 
 	mu     sync.Mutex
 	states map[string]*state
-	masks  map[*state]bool // that have theirs
 	start  *state
 	walk   []*state // [longest token + 1]
 	key    []byte
-	visits int // nodes gone through by this step
+	bytes  int64 // of states and masks
+	visits int   // nodes gone through by this step
+
+	// Of the search for a mask under way. What it costs is counted the same whatever
+	// was known before, so that a schema is refused always or never.
+	search uint32 // its number; 0: none
+	last   uint32
+	work   int
+	grown  int64 // bytes of the states that it came to
 }
 
-// NewMachine joins a grammar and a vocabulary.
-func NewMachine(g *Grammar, v *Vocabulary) *Machine {
-	m := &Machine{p: g.p, vocab: v, walk: make([]*state, v.longest+1)}
-	m.forget()
+// NewMachine joins a grammar and a vocabulary. States and masks that were met are kept
+// in room bytes; the search for one mask may take most bytes beside.
+func NewMachine(g *Grammar, v *Vocabulary, room, most int64) *Machine {
+	m := &Machine{p: g.p, vocab: v, walk: make([]*state, v.longest+1), most: most, states: make(map[string]*state)}
+	m.room.Store(room)
 	var s state
-	m.visits = 0
 	m.visit(&s, g.p.start, nil)
 	m.start = m.intern(s)
 	return m
 }
 
-// forget drops what was met; those who stand in a state keep it.
+// SetRoom changes how many bytes states and masks may take.
+func (m *Machine) SetRoom(bytes int64) { m.room.Store(bytes) }
+
+// Bytes is what states and masks take, about.
+func (m *Machine) Bytes() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.bytes
+}
+
+// forget drops what was met. Who stands in a state keeps that, and nothing behind it.
 func (m *Machine) forget() {
-	m.states, m.masks = make(map[string]*state), make(map[*state]bool)
+	for _, s := range m.states {
+		clear(s.next)
+		s.like, s.mask, s.err, s.known = nil, nil, nil, false
+	}
+	m.states = make(map[string]*state)
+	m.bytes = 0
+	m.start = m.intern(*m.start)
+}
+
+// tidy makes room for a search, or for the states of a token.
+func (m *Machine) tidy() {
+	if m.bytes > m.room.Load() {
+		m.forget()
+	}
 }
 
 // visit adds to s the configurations that node leads to without a byte. A way on
@@ -144,10 +203,9 @@ func (m *Machine) intern(s state) *state {
 	if known := m.states[string(m.key)]; known != nil {
 		return known
 	}
-	if len(m.states) == maxStates {
-		m.forget()
-	}
-	made := &state{places: s.places, ends: s.ends, next: make([]*state, m.p.classes)}
+	made := &state{places: s.places, ends: s.ends, next: make([]edge, m.p.classes)}
+	made.bytes = made.size(len(m.key))
+	m.bytes += made.bytes
 	m.states[string(m.key)] = made
 	return made
 }
@@ -198,47 +256,53 @@ func b2i(b bool) byte {
 
 // step is where a byte leads to.
 func (m *Machine) step(s *state, c byte) *state {
-	class := m.p.class[c]
 	if s == dead {
 		return dead
 	}
-	if next := s.next[class]; next != nil {
-		return next
+	e := &s.next[m.p.class[c]]
+	if e.to == nil {
+		var to state
+		m.visits = 0
+		for _, p := range s.places {
+			if n := &m.p.nodes[p.node]; m.p.sets[n.set].has(c) {
+				m.visit(&to, n.next, p.stack)
+			}
+		}
+		cost := len(s.places) + m.visits
+		for _, p := range to.places {
+			if cost++; p.stack != nil {
+				cost += int(p.stack.depth)
+			}
+		}
+		e.cost, e.to = int32(cost), m.intern(to)
 	}
-	var to state
-	m.visits = 0
-	for _, p := range s.places {
-		if n := &m.p.nodes[p.node]; m.p.sets[n.set].has(c) {
-			m.visit(&to, n.next, p.stack)
+	if m.search != 0 && e.seen != m.search {
+		e.seen = m.search
+		m.work += int(e.cost)
+		if to := e.to; to != dead && to.seen != m.search {
+			to.seen = m.search
+			m.grown += to.bytes
 		}
 	}
-	next := m.intern(to)
-	s.next[class] = next
-	return next
+	return e.to
 }
 
-// maskOf is the mask of a state, nil when no token may come next. States whose
-// counts differ only by more than a token can use up have one in common.
-func (m *Machine) maskOf(s *state) []uint64 {
-	if s.mask != nil || s.none {
-		return s.mask
+// find makes sure that the mask of a state is known. States whose counts differ only by
+// more than a token can use up have one in common.
+func (m *Machine) find(s *state) {
+	if s.known {
+		return
 	}
-	like := s
-	if s != dead {
-		like = m.shortened(s)
+	if s.like == nil {
+		s.like = m.shortened(s)
 	}
-	if like.mask == nil && !like.none {
-		if len(m.masks) == maxMasks {
-			for old := range m.masks {
-				old.mask = nil
-			}
-			clear(m.masks)
-		}
-		like.mask = m.fill(like)
-		like.none = like.mask == nil
-		m.masks[like] = true
+	like := s.like
+	if !like.known {
+		like.mask, like.err = m.fill(like)
+		like.known = true
+		m.bytes += int64(8 * len(like.mask))
 	}
-	return like.mask
+	s.mask, s.err, s.known = like.mask, like.err, true
 }
 
 // shortened is the state with no count above what a token can use up: what may go on
@@ -275,22 +339,26 @@ func (f *frame) shortened(most int32) *frame {
 
 // turnsBack tells whether all plain bytes lead from a state to itself.
 func (m *Machine) turnsBack(s *state) bool {
-	if s.turns == turnsUnknown {
-		s.turns = turnsBack
-		for c := range byte(0x80) {
-			if isPlain(c) && m.step(s, c) != s {
-				s.turns = turnsAway
-				break
-			}
+	if s.walked == m.search {
+		return s.turns
+	}
+	s.walked, s.turns = m.search, true
+	for c := range byte(0x80) {
+		if isPlain(c) && m.step(s, c) != s {
+			s.turns = false
+			break
 		}
 	}
-	return s.turns == turnsBack
+	return s.turns
 }
 
 // fill walks the vocabulary and the automaton together. Within a string most of the
 // vocabulary goes on with it: what is below a node whose bytes all do is taken at
-// once.
-func (m *Machine) fill(s *state) []uint64 {
+// once. The mask is nil when no token may come next.
+func (m *Machine) fill(s *state) ([]uint64, error) {
+	m.last++
+	m.search, m.work, m.grown = m.last, 0, 0
+	defer func() { m.search = 0 }()
 	mask := make([]uint64, (m.vocab.size+63)/64)
 	found := false
 	m.walk[0] = s
@@ -301,6 +369,9 @@ func (m *Machine) fill(s *state) []uint64 {
 		if next == dead {
 			i = int(t.skip)
 			continue
+		}
+		if m.work > maxWork || m.grown > m.most {
+			return nil, m.tooMuch()
 		}
 		if t.plain && m.turnsBack(next) {
 			for _, id := range m.vocab.below(t) {
@@ -318,7 +389,16 @@ func (m *Machine) fill(s *state) []uint64 {
 		i++
 	}
 	if !found {
-		return nil
+		return nil, nil
 	}
-	return mask
+	return mask, nil
+}
+
+// tooMuch says why a search was given up.
+func (m *Machine) tooMuch() error {
+	what := fmt.Sprintf("more than %d steps", maxWork)
+	if m.grown > m.most {
+		what = fmt.Sprintf("more than %d bytes", m.most)
+	}
+	return &Error{Problem: "too ambiguous: what may come next takes " + what + " to find; give fewer alternatives, or fewer repeats within repeats"}
 }

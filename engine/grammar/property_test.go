@@ -151,7 +151,7 @@ func TestAnswersAreValid(t *testing.T) {
 		if err := json.Unmarshal(raw, &root); err != nil {
 			t.Fatal(err)
 		}
-		m := grammar.NewMachine(g, v)
+		m := grammar.NewMachine(g, v, 64<<20, 256<<20)
 		for range 5 {
 			text, err := sample(r, m, tokens)
 			if err != nil {
@@ -202,7 +202,7 @@ func FuzzCompile(f *testing.F) {
 			t.Fatalf("compiled, and no JSON: %v", err)
 		}
 		r := newRandom(seed)
-		x := grammar.NewMachine(g, v).Matcher()
+		x := grammar.NewMachine(g, v, 64<<20, 256<<20).Matcher()
 		for range 300 {
 			if x.Ended() {
 				break

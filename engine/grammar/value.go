@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 )
 
@@ -32,7 +33,7 @@ func parse(raw []byte) (value, error) {
 	}
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
-	v, err := readValue(dec, "", 0)
+	v, err := readValue(dec, 0)
 	if err != nil {
 		return value{}, err
 	}
@@ -42,13 +43,14 @@ func parse(raw []byte) (value, error) {
 	return v, nil
 }
 
-func readValue(dec *json.Decoder, at string, depth int) (value, error) {
+// readValue reads the next value. Places in its errors are below it.
+func readValue(dec *json.Decoder, depth int) (value, error) {
 	t, err := dec.Token()
 	if err != nil {
-		return value{}, problem(at, "not JSON: %v", err)
+		return value{}, problem("", "not JSON: %v", err)
 	}
 	if depth > maxSchemaDepth {
-		return value{}, problem(at, "more than %d levels", maxSchemaDepth)
+		return value{}, problem("", "more than %d levels", maxSchemaDepth)
 	}
 	switch t := t.(type) {
 	case nil:
@@ -61,48 +63,48 @@ func readValue(dec *json.Decoder, at string, depth int) (value, error) {
 		return value{kind: "string", text: t}, nil
 	case json.Delim:
 		if t == '[' {
-			return readItems(dec, at, depth)
+			return readItems(dec, depth)
 		}
 	}
-	return readFields(dec, at, depth)
+	return readFields(dec, depth)
 }
 
-func readItems(dec *json.Decoder, at string, depth int) (value, error) {
+func readItems(dec *json.Decoder, depth int) (value, error) {
 	v := value{kind: "array"}
 	for dec.More() {
-		item, err := readValue(dec, fmt.Sprintf("%s/%d", at, len(v.items)), depth+1)
+		item, err := readValue(dec, depth+1)
 		if err != nil {
-			return v, err
+			return v, below(strconv.Itoa(len(v.items)), err)
 		}
 		v.items = append(v.items, item)
 	}
-	return v, closeValue(dec, at)
+	return v, closeValue(dec)
 }
 
-func readFields(dec *json.Decoder, at string, depth int) (value, error) {
+func readFields(dec *json.Decoder, depth int) (value, error) {
 	v := value{kind: "object", fields: make(map[string]value)}
 	for dec.More() {
 		t, err := dec.Token()
 		if err != nil {
-			return v, problem(at, "not JSON: %v", err)
+			return v, problem("", "not JSON: %v", err)
 		}
 		key := t.(string) // the decoder takes nothing else here
 		if _, twice := v.fields[key]; twice {
-			return v, problem(at, "key %.80q appears twice", key)
+			return v, problem("", "key %.80q appears twice", key)
 		}
-		field, err := readValue(dec, at+"/"+escape(key), depth+1)
+		field, err := readValue(dec, depth+1)
 		if err != nil {
-			return v, err
+			return v, below(escape(key), err)
 		}
 		v.keys = append(v.keys, key)
 		v.fields[key] = field
 	}
-	return v, closeValue(dec, at)
+	return v, closeValue(dec)
 }
 
-func closeValue(dec *json.Decoder, at string) error {
+func closeValue(dec *json.Decoder) error {
 	if _, err := dec.Token(); err != nil {
-		return problem(at, "not JSON: %v", err)
+		return problem("", "not JSON: %v", err)
 	}
 	return nil
 }

@@ -67,7 +67,7 @@ func NewVocabulary(size int, token func(id int32) []byte) *Vocabulary {
 		before = b
 	}
 	v.close(open)
-	v.order = ids
+	v.trie, v.order = slices.Clip(slices.Clone(v.trie)), ids
 	for i := len(v.trie) - 1; i >= 0; i-- {
 		t := &v.trie[i]
 		t.plain = isPlain(t.char)
@@ -76,6 +76,12 @@ func NewVocabulary(size int, token func(id int32) []byte) *Vocabulary {
 		}
 	}
 	return v
+}
+
+// Bytes is what it takes in memory, about.
+func (v *Vocabulary) Bytes() int64 {
+	const nodeBytes, idBytes, sameBytes = 16, 4, 32
+	return nodeBytes*int64(cap(v.trie)) + idBytes*int64(cap(v.order)) + sameBytes*int64(len(v.same))
 }
 
 // below are the tokens at and below a node.
