@@ -35,7 +35,10 @@ func coded(err error, otherwise control.Code) *control.Error {
 	var space *noSpaceError
 	var fault *kernels.FaultError
 	var form *engine.FormError
+	var pictures *engine.PicturesError
 	switch {
+	case errors.As(err, &pictures):
+		out.Code = control.PayloadTooLarge
 	case errors.As(err, &form):
 		out.Code, out.Needed, out.Available = control.InsufficientMem, form.Need, form.Limit
 	case errors.As(err, &memory):

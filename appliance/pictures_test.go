@@ -250,11 +250,23 @@ func TestPicturesFillTheirMemory_P216(t *testing.T) {
 	waiting := 0
 	var err error
 	for ; err == nil && waiting < 1000; waiting++ {
-		_, _, err = promptTokens(ctx, s, six(), "")
+		request, end := context.WithCancel(ctx)
+		defer end()
+		_, _, err = promptTokens(request, s, six(), "")
 	}
 	var full *control.Error
 	if !errors.As(err, &full) || full.Code != control.QueueFull || full.RetryAfter <= 0 || !strings.Contains(full.Message, "messages[0].content[") {
 		t.Fatalf("request %d: error %v, want queue_full that says where and when to come again", waiting, err)
+	}
+	// A request whose own are too much never has room, and says so.
+	request, end := context.WithCancel(context.Background())
+	defer end()
+	for err = nil; err == nil; {
+		_, _, err = promptTokens(request, s, six(), "")
+	}
+	if !errors.As(err, &full) || full.Code != control.PayloadTooLarge || full.RetryAfter != 0 || !strings.Contains(full.Message, "messages[0].content[") ||
+		!strings.Contains(full.Message, "send fewer") {
+		t.Errorf("a request that is too much by itself: error %v, want payload_too_large", err)
 	}
 	b := startBox(t, nil)
 	b.drop(t, "vl.vqf", seeingModel(t))

@@ -43,10 +43,7 @@ func (m *Model) start(ctx context.Context, c *scene, r *run) error {
 	if err != nil {
 		return fmt.Errorf("engine: picture at position %d: %w", r.at, err)
 	}
-	if !c.fresh[r.picture] {
-		c.fresh[r.picture] = true
-		c.computed.Add(1)
-	}
+	c.fresh[r.picture] = true
 	m.sight.at = &underway{e, r.picture, c, ctx}
 	return nil
 }
@@ -214,10 +211,17 @@ func (g *generation) see() (err error) {
 	return nil
 }
 
-// picturesKnown is how many of the pictures the tower did not have to compute.
-func (g *generation) picturesKnown() int {
-	if g.scene == nil {
-		return 0
+// looked counts the pictures that the sequence has behind it and that the tower did not
+// have to compute. The scheduler's goroutine calls it, with mu held.
+func (g *generation) looked() {
+	if g.scene == nil || g.lookedAt >= len(g.prompt) {
+		return
 	}
-	return len(g.req.Pictures) - int(g.scene.computed.Load())
+	g.lookedAt, g.picturesKnown = g.seq.len(), 0
+	ends := g.scene.ends()
+	for _, p := range g.req.Pictures {
+		if ends[p] <= g.lookedAt && !g.scene.fresh[p] {
+			g.picturesKnown++
+		}
+	}
 }

@@ -80,6 +80,20 @@ func (e *MemoryError) Error() string {
 // Is makes errors.Is(err, ErrMemory) hold.
 func (e *MemoryError) Is(target error) bool { return target == ErrMemory }
 
+// PicturesError tells that the pictures of one request take more than there is for those
+// of all: asking again does not help. It matches [ErrPicture].
+type PicturesError struct {
+	Need  int64 // bytes of those that were read, resized
+	Limit int64
+}
+
+func (e *PicturesError) Error() string {
+	return fmt.Sprintf("engine: pictures of one request take %d bytes and more when they are resized, and there are %d for all requests: send fewer or smaller ones", e.Need, e.Limit)
+}
+
+// Is makes errors.Is(err, ErrPicture) hold.
+func (e *PicturesError) Is(target error) bool { return target == ErrPicture }
+
 // FormError tells what a form needs and what it may have. It matches [ErrMemory].
 type FormError struct {
 	Need, Limit int64 // bytes

@@ -93,6 +93,9 @@ type generation struct {
 	panicked any // to go on in the caller
 	cached   int // tokens of the prompt that were in the cache
 
+	// Pictures that were known when there were so many positions.
+	picturesKnown, lookedAt int
+
 	start time.Time // request taken
 	begun time.Time // its turn came
 	ready time.Time // prompt computed
@@ -203,6 +206,7 @@ func (g *generation) left() int { return len(g.all) - g.seq.len() }
 // begin says that the request's turn has come for the first time.
 func (g *generation) begin() {
 	g.begun, g.cached = time.Now(), g.seq.len()
+	g.looked()
 }
 
 // progressed makes news of how much of a long prompt is computed.
@@ -373,7 +377,7 @@ func (g *generation) result() *Result {
 		Truncated: len(g.req.Tokens) - len(g.prompt),
 		Usage: Usage{
 			Prompt: len(g.prompt), Completion: len(g.ids()), Cached: g.cached,
-			Pictures: len(g.req.Pictures), PicturesKnown: g.picturesKnown(),
+			Pictures: len(g.req.Pictures), PicturesKnown: g.picturesKnown,
 		},
 		Timing: Timing{Total: g.end.Sub(g.start)},
 	}

@@ -86,8 +86,8 @@ func TestLoadTouchesLittle(t *testing.T) {
 	if anon > need.Scratch+16<<20 {
 		t.Errorf("%d bytes of memory taken by loading, want about the scratch of %d", anon, need.Scratch)
 	}
-	if text := need.Scratch - need.pictures.bytes; text > 64<<20 {
-		t.Errorf("scratch of %d bytes without pictures for a model of 2B", text)
+	if text := need.Scratch - need.pictures.bytes - formBytes(m.cfg.Vocab); text > 64<<20 {
+		t.Errorf("scratch of %d bytes without pictures and forms for a model of 2B", text)
 	}
 	if m.Info().Context != 8192 || m.Info().Family != "q4" {
 		t.Errorf("info %+v", m.Info())

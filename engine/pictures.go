@@ -44,8 +44,8 @@ type Sight struct {
 // Picture reads a PNG, JPEG, GIF (its first frame), WebP or BMP file. Size and
 // shape are held to the limits of [Sight] before memory is spent, and one picture
 // is decoded at a time. The end of ctx ends the wait for others and the decoding, and
-// what the picture takes counts as memory until then: give that of the request. Errors: [ErrPicture], [ErrPicturesFull],
-// [ErrUnsupported] for a model without a vision tower, the reader's, the context's.
+// what the picture takes counts as memory until then: give that of the request. Errors: [ErrPicture],
+// [*PicturesError], [ErrPicturesFull], [ErrUnsupported] for a model without a vision tower, the reader's, the context's.
 func (m *Model) Picture(ctx context.Context, r io.Reader) (*Picture, error) {
 	s, err := m.see()
 	if err != nil {

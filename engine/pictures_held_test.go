@@ -96,7 +96,9 @@ func TestPicturesHeld(t *testing.T) {
 	var err error
 	for err == nil && held <= budget {
 		var p *Picture
-		if p, err = m.Picture(ctx, bytes.NewReader(file)); err == nil {
+		request, cancel := context.WithCancel(ctx)
+		defer cancel()
+		if p, err = m.Picture(request, bytes.NewReader(file)); err == nil {
 			held += p.patches.Bytes()
 		}
 	}
@@ -108,15 +110,59 @@ func TestPicturesHeld(t *testing.T) {
 		t.Errorf("a video beside them: error %v, want ErrPicturesFull", err)
 	}
 	answered()
-	for { // the count goes down behind the end of the context, by itself
-		m.sight.held.mu.Lock()
-		used := m.sight.held.used
-		m.sight.held.mu.Unlock()
-		if used == 0 {
-			break
-		}
-	}
+	holdsNone(m)
 	still(t, m, 128, 128, 1)
+}
+
+// holdsNone waits until no picture is counted: the count goes down behind the end of the
+// context, by itself.
+func holdsNone(m *Model) {
+	h := &m.sight.held
+	for used := int64(1); used > 0; {
+		h.mu.Lock()
+		used = h.used
+		h.mu.Unlock()
+	}
+}
+
+// Pictures of one request that have room together with those of no other are refused for
+// good, and for now where others hold the room.
+func TestPicturesOfOneRequest(t *testing.T) {
+	m := seeing(t, Options{Threads: 1})
+	file := noisePNG(t, 128, 128, 1)
+	read := func(ctx context.Context) (int64, error) {
+		p, err := m.Picture(ctx, bytes.NewReader(file))
+		if err != nil {
+			return 0, err
+		}
+		return p.patches.Bytes(), nil
+	}
+	one, answered := context.WithCancel(context.Background())
+	size, err := read(one)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.sight.held.budget = 2*size - 1
+	var never *PicturesError
+	if _, err := read(one); !errors.As(err, &never) || never.Need != 2*size || never.Limit != 2*size-1 || errors.Is(err, ErrPicturesFull) || !errors.Is(err, ErrPicture) {
+		t.Errorf("a second one of the same request: %v", err)
+	}
+	other, cancel := context.WithCancel(context.Background())
+	if _, err := read(other); !errors.Is(err, ErrPicturesFull) {
+		t.Errorf("one of another request: %v, want ErrPicturesFull", err)
+	}
+	answered()
+	holdsNone(m)
+	if _, err := read(other); err != nil {
+		t.Error(err)
+	}
+	cancel()
+	holdsNone(m)
+	film := func(int) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(file)), nil }
+	m.sight.held.budget = size / 2
+	if _, err := m.Video(context.Background(), 8, 2, film); !errors.As(err, &never) {
+		t.Errorf("a video that is too much by itself: %v", err)
+	}
 }
 
 // Pictures are not so large that attention, which goes by the square of their pixels,

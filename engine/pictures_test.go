@@ -179,6 +179,38 @@ func TestSamePictureAgain_P121(t *testing.T) {
 	}
 }
 
+// Of an answer that ends early those pictures are known that were looked at and not
+// computed, not those that nobody came to.
+func TestPicturesKnownOfACancelledRequest(t *testing.T) {
+	m := seeing(t, Options{Threads: 1})
+	one, other := still(t, m, 96, 64, 1), still(t, m, 64, 64, 3)
+	generate(t, m, promptOf(t, m, []*Picture{one}), []*Picture{one})
+	list := []*Picture{still(t, m, 96, 64, 1), other}
+	ids := promptOf(t, m, list)
+	cancelled, cancel := context.WithCancel(context.Background())
+	cancel()
+	res, err := m.Generate(cancelled, Request{Tokens: ids, Pictures: list, MaxTokens: 8, Raw: true}, nil)
+	if err != nil || res.Finish != FinishCancel || res.Usage.Pictures != 2 || res.Usage.PicturesKnown != 0 {
+		t.Errorf("cancelled before it began: %+v, %v; want no picture known", res, err)
+	}
+	// The tower begins with the second: the first was looked at and is known.
+	ctx, leave := context.WithCancel(context.Background())
+	begin := m.sight.begin
+	m.sight.begin = func(p *vision.Patches, pool *kernels.Pool) (*vision.Encoding, error) {
+		leave()
+		return begin(p, pool)
+	}
+	res, err = m.Generate(ctx, Request{Tokens: ids, Pictures: list, MaxTokens: 8, Raw: true}, nil)
+	if err != nil || res.Finish != FinishCancel || res.Usage.PicturesKnown > 1 {
+		t.Errorf("cancelled at the second: %+v, %v; want the first known at most", res, err)
+	}
+	settle(t, m)
+	m.sight.begin = begin
+	if res := generate(t, m, ids, list); res.Usage.PicturesKnown < 1 {
+		t.Errorf("asked again: usage %+v", res.Usage)
+	}
+}
+
 // Two prompts that differ in a picture alone have the same tokens, and share no more
 // than what is before it.
 func TestOtherPictureIsNotReused(t *testing.T) {

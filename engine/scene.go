@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"sync/atomic"
 
 	"windhover/engine/vision"
 	"windhover/kernels"
@@ -27,8 +26,6 @@ type scene struct {
 	// tower had to compute.
 	made  map[*Picture]*vision.Embedding
 	fresh map[*Picture]bool
-
-	computed atomic.Int32 // how many fresh has, for who is told
 }
 
 // run is the places of a picture, or of a frame of a video, in a prompt.
@@ -123,15 +120,21 @@ func (c *scene) read(n int) {
 	if c == nil || len(c.made) == 0 {
 		return
 	}
-	last := map[*Picture]int{}
-	for _, r := range c.runs {
-		last[r.picture] = r.at + r.n
-	}
+	last := c.ends()
 	for p := range c.made {
 		if last[p] <= n {
 			delete(c.made, p)
 		}
 	}
+}
+
+// ends is behind which position the last place of each picture is.
+func (c *scene) ends() map[*Picture]int {
+	last := map[*Picture]int{}
+	for _, r := range c.runs {
+		last[r.picture] = r.at + r.n
+	}
+	return last
 }
 
 // at is the rotary position of p.

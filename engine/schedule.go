@@ -253,6 +253,7 @@ func (s *scheduler) settle(panicked any, err error) bool {
 			s.finish(g, "", ErrNumeric) // nobody sees it
 		default:
 			g.seq.computed(g.known()[sp.pos:][:len(sp.tokens)])
+			g.looked()
 			s.tree.keep(g.seq)
 			s.charge(g, len(sp.tokens))
 			g.progressed()
