@@ -261,8 +261,9 @@ func TestPicturesFillTheirMemory_P216(t *testing.T) {
 	// A request whose own are too much never has room, and says so.
 	request, end := context.WithCancel(context.Background())
 	defer end()
+	alone := serveSeeing(t)
 	for err = nil; err == nil; {
-		_, _, err = promptTokens(request, s, six(), "")
+		_, _, err = promptTokens(request, alone, six(), "")
 	}
 	if !errors.As(err, &full) || full.Code != control.PayloadTooLarge || full.RetryAfter != 0 || !strings.Contains(full.Message, "messages[0].content[") ||
 		!strings.Contains(full.Message, "send fewer") {
