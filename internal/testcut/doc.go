@@ -6,8 +6,13 @@
 // made. It is for tests: a daemon is run once to count its changes, and then once with a
 // cut at each of them, and has to find its way back every time.
 //
+// The time of day can come from a test as well, which puts it forward and back while the
+// program runs.
+//
 // It knows the registers of amd64 alone.
 package testcut
+
+import "windhover/internal/testclock"
 
 // Kind is what happens at a change.
 type Kind int
@@ -32,4 +37,6 @@ type Cut struct {
 	At   int    // the change, from 1 on; 0: none, changes are counted alone
 	Kind Kind
 	Only func(change string) bool // asked before each, such as "rename /dir/file", whether it counts; nil: all do
+
+	Clock *testclock.Clock // tells the time of day to a program of WithoutVDSO; nil: the kernel does
 }

@@ -9,6 +9,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"windhover/internal/testclock"
 )
 
 // TestMain is also what the tests trace.
@@ -16,6 +19,13 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && filepath.IsAbs(os.Args[1]) {
 		fmt.Fprintln(os.Stderr, Exec(os.Args[1:]))
 		os.Exit(1)
+	}
+	if len(os.Args) > 2 && os.Args[1] == "time" {
+		before := time.Now()
+		err := os.WriteFile(filepath.Join(os.Args[2], "a"), nil, 0o600)
+		after := time.Now()
+		fmt.Println(before.Unix(), after.Unix(), after.Sub(before) < time.Minute, err)
+		os.Exit(0)
 	}
 	if len(os.Args) > 2 && os.Args[1] == "write" {
 		if err := program(os.Args[2]); err != nil {
@@ -129,5 +139,49 @@ func TestCuts(t *testing.T) {
 	}
 	if p, _, ws := run(t, Cut{At: 6, Kind: Before}); ws.ExitStatus() != 0 || p.Cut() != "" {
 		t.Errorf("a change that never comes: %v, %q", ws, p.Cut())
+	}
+}
+
+// A program without the kernel's own way to tell the time hears what the test says, and
+// measures what passes.
+func TestTellsTime(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(t.TempDir(), "program")
+	if err := WithoutVDSO(self, program); err != nil {
+		t.Fatal(err)
+	}
+	out, err := os.CreateTemp(t.TempDir(), "out")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	var c testclock.Clock
+	c.Set(time.Unix(1000, 0))
+	dir := t.TempDir()
+	leap := func(string) bool { c.Set(time.Unix(2000, 0).Add(20 * 365 * 24 * time.Hour)); return true }
+	p, err := Start(Cut{Dir: dir, Only: leap, Clock: &c}, self, []string{program, "time", dir}, os.Environ(), out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ws, err := p.Wait(); err != nil || ws.ExitStatus() != 0 {
+		t.Fatalf("it ends by %v, %v", ws, err)
+	}
+	said, err := os.ReadFile(out.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var before, after int64
+	var passed bool
+	if _, err := fmt.Sscan(string(said), &before, &after, &passed); err != nil {
+		t.Fatalf("%q: %v", said, err)
+	}
+	if before < 999 || before > 1000+3600 || after < 2000+20*365*24*3600-2 || after > 2000+20*365*24*3600+3600 || !passed {
+		t.Errorf("it says %s", said)
+	}
+	if err := WithoutVDSO(filepath.Join(dir, "a"), program); err == nil {
+		t.Error("a program that is none is taken")
 	}
 }
