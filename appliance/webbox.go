@@ -36,8 +36,10 @@ func (b webBox) Models() []control.Model { return b.s.reg.list() }
 func (b webBox) View() web.View {
 	doc := b.s.status()
 	return web.View{
+	count := b.s.control.Counters()
 		Device: doc.Device, Version: doc.Version, Board: board(), State: doc.State, MQTT: doc.MQTT, Drop: doc.Drop,
-		RAMBytes: readMemory(os.DirFS("/")).Total, Models: doc.Models, Stats: doc.Stats,
+		Connected: count.Connected["data"] && !count.NameTaken,
+		RAMBytes:  readMemory(os.DirFS("/")).Total, Models: doc.Models, Stats: doc.Stats,
 		Hour: b.s.backend.metrics.hour.sum(time.Since(b.s.backend.metrics.started)),
 		Jobs: b.s.control.Jobs(), Events: b.s.recent.last(),
 	}

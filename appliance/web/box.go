@@ -34,7 +34,9 @@ type View struct {
 	Board   string
 	State   string // of the connection: a State constant of control
 	MQTT    string // where requests come in
-	Drop    string // the drop directory
+
+	Connected bool   // … and it has its broker
+	Drop      string // the drop directory
 
 	RAMBytes int64
 	Models   []control.Model

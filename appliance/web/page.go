@@ -10,6 +10,7 @@ import (
 	"html/template"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"windhover/control"
@@ -23,7 +24,7 @@ const shown = 8
 
 // page is the page and, as "panel" in it, the part that changes by itself.
 var pages = template.Must(template.New("page.html").Funcs(template.FuncMap{
-	"bytes": byteCount, "span": span, "share": share, "tokS": tokS, "count": count,
+	"bytes": byteCount, "span": span, "share": share, "tokS": tokS, "count": count, "facts": facts,
 	"clock": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
 	"stamp": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 }).ParseFS(files, "assets/page.html"))
@@ -40,6 +41,7 @@ type screen struct {
 	At       time.Time
 	Serving  []control.Model // that answer, the default first
 	Used     int64           // bytes of memory
+	Wrong    []string        // what somebody has to do something about
 	Jobs     []job           // newest first
 	Events   []control.Occurrence
 	MaxImage int // bytes
@@ -63,6 +65,7 @@ func (h *handler) screen() screen {
 		return cmp.Compare(rank(a), rank(b))
 	})
 	s.Used = max(0, s.RAMBytes-s.Stats.MemAvailable)
+	s.Wrong = wrong(&s.View)
 	for _, r := range slices.Backward(s.View.Jobs) {
 		if len(s.Jobs) == shown {
 			break
@@ -81,6 +84,31 @@ func (h *handler) screen() screen {
 		s.Events = append(s.Events, e)
 	}
 	return s
+}
+
+// lowDisk is what the alert about a full disk (packaging/examples) fires below, too.
+const lowDisk = 512 << 20
+
+// wrong is what is not as it should be, and what to do about it.
+func wrong(v *View) (list []string) {
+	if !v.Connected {
+		list = append(list, "No broker: "+v.MQTT+". Over MQTT nobody is answered.")
+	}
+	if v.Stats.Throttled {
+		list = append(list, "The CPU is slowed down because of heat.")
+	}
+	if n := v.Stats.RestingCores; n > 0 {
+		list = append(list, fmt.Sprintf("%d cores rest so that the machine does not shut down. Cool it.", n))
+	}
+	if v.Stats.DiskFree < lowDisk {
+		list = append(list, byteCount(v.Stats.DiskFree)+" are free where models are stored. Remove models that nobody asks.")
+	}
+	for _, m := range v.Models {
+		if m.Error != nil {
+			list = append(list, "Model "+m.Name+" does not serve as it should: see below.")
+		}
+	}
+	return list
 }
 
 func rank(m control.Model) int {
@@ -136,6 +164,24 @@ func assets() http.Handler {
 	})
 }
 
+// facts is what is known of a model, in a line.
+func facts(m control.Model) string {
+	list := []string{m.Arch, m.Mode}
+	if m.Bytes > 0 {
+		list = append(list, byteCount(m.Bytes))
+	}
+	if m.Context > 0 {
+		list = append(list, count(m.Context)+" tokens of context")
+	}
+	if list = append(list, m.Residency); m.Pictures != nil {
+		list = append(list, "sees pictures")
+	}
+	if m.Trust != "" {
+		list = append(list, "trust: "+m.Trust)
+	}
+	return strings.Join(slices.DeleteFunc(list, func(s string) bool { return s == "" }), " · ")
+}
+
 // byteCount is 1.2 GiB for 1288490188.
 func byteCount(n int64) string {
 	switch {
@@ -178,11 +224,11 @@ func tokS(v float64) string {
 	return fmt.Sprintf("%.1f", v)
 }
 
-// count is a number with thin spaces between thousands.
+// count is a number with narrow spaces between thousands, where no line ends.
 func count(n int) string {
 	s := fmt.Sprint(n)
 	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "\u2009" + s[i:]
+		s = s[:i] + "\u202f" + s[i:]
 	}
 	return s
 }

@@ -3,7 +3,9 @@
 package web
 
 import (
+	"math"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -38,7 +40,7 @@ func TestPageShows(t *testing.T) {
 	w := do(h, "GET", "/", "")
 	body := w.Body.String()
 	for _, want := range []string{
-		"edge1", "8.0 GiB", "2.0 GiB of", "12.3", "11.1", "1\u2009234 answers", "71 °C", "slowed down because of heat", "does not shut down: 2.", "1 d 1 h",
+		"edge1", "8.0 GiB", "2.0 GiB of", "12.3", "11.1", "1\u202f234 answers", "71 °C", "slowed down because of heat", "2 cores rest so that", "1 d 1 h",
 		`value="25"`, "model_failed", "format_invalid", "boom", "sees pictures", `<meter min="0" max="100" high="90" value="75"`, "<dd>2</dd>", "<dd>3</dd>",
 	} {
 		if !strings.Contains(body, want) {
@@ -120,5 +122,79 @@ func TestPageNames(t *testing.T) {
 	}
 	if !strings.Contains(body, `<html lang="en">`) || strings.Count(body, "<h1>") != 1 || strings.Count(body, "<main>") != 1 {
 		t.Error("language, heading or main part is missing")
+	}
+}
+
+// What is said of a model is what is known, and a box that is well needs no look.
+func TestPageNeedsALook(t *testing.T) {
+	well := View{Connected: true, Stats: control.Stats{DiskFree: lowDisk}}
+	if list := wrong(&well); list != nil {
+		t.Errorf("a box that is well: %q", list)
+	}
+	for name, c := range map[string]struct {
+		ill  func(*View)
+		want string
+	}{
+		"no broker":  {func(v *View) { v.Connected, v.MQTT = false, "waiting for broker" }, "No broker: waiting for broker."},
+		"throttled":  {func(v *View) { v.Stats.Throttled = true }, "slowed down because of heat"},
+		"resting":    {func(v *View) { v.Stats.RestingCores = 3 }, "3 cores rest"},
+		"disk":       {func(v *View) { v.Stats.DiskFree-- }, "511 MiB are free"},
+		"model":      {func(v *View) { v.Models = []control.Model{{Name: "m", Error: control.Errorf(control.LoadFailed, "x")}} }, "Model m does not serve"},
+		"never told": {func(v *View) { v.Stats.DiskFree = 0 }, "0 KiB are free"},
+	} {
+		v := well
+		c.ill(&v)
+		if list := wrong(&v); len(list) != 1 || !strings.Contains(list[0], c.want) {
+			t.Errorf("%s: %q, want %q", name, list, c.want)
+		}
+	}
+	for want, m := range map[string]control.Model{"": {Name: "m"}, "4\u202f096 tokens of context": {Context: 4096}, "qwen3 · q4 · 5 MiB": {Arch: "qwen3", Mode: "q4", Bytes: 5 << 20}} {
+		if got := facts(m); got != want {
+			t.Errorf("%+v: %q, want %q", m, got, want)
+		}
+	}
+}
+
+// In both schemes text stands out from what is behind it by 4.5, as WCAG 2.2 counts it
+// (1.4.3), and what shows where a control is, or that it has the focus, by 3 (1.4.11).
+func TestPageColours(t *testing.T) {
+	css, err := files.ReadFile("assets/page.css")
+	if err != nil {
+		t.Fatal(err)
+	}
+	schemes := regexp.MustCompile(`:root \{([^}]*)\}`).FindAllStringSubmatch(string(css), -1)
+	if len(schemes) != 2 {
+		t.Fatalf("%d schemes", len(schemes))
+	}
+	for i, scheme := range schemes {
+		light := map[string]float64{}
+		for _, m := range regexp.MustCompile(`--([a-z-]+): #([0-9a-f]{2})([0-9a-f]{2})([0-9a-f]{2});`).FindAllStringSubmatch(scheme[1], -1) {
+			for part, share := range []float64{0.2126, 0.7152, 0.0722} {
+				n, err := strconv.ParseUint(m[2+part], 16, 8)
+				if err != nil {
+					t.Fatal(err)
+				}
+				v := float64(n) / 255
+				if v <= 0.04045 {
+					v /= 12.92
+				} else {
+					v = math.Pow((v+0.055)/1.055, 2.4)
+				}
+				light[m[1]] += share * v
+			}
+		}
+		for least, pairs := range map[float64]string{
+			4.5: "ink/ground ink/card ink/mine ink/bad-ground faint/ground faint/card faint/mine accent/card bad/card bad/ground bad/bad-ground on-accent/accent",
+			3:   "faint/ground faint/card accent/ground accent/card accent/mine bad/card",
+		} {
+			for pair := range strings.FieldsSeq(pairs) {
+				name, behind, _ := strings.Cut(pair, "/")
+				a, isA := light[name]
+				b, isB := light[behind]
+				if ratio := (max(a, b) + 0.05) / (min(a, b) + 0.05); !isA || !isB || ratio < least {
+					t.Errorf("scheme %d: %s %.2f, want %g", i, pair, ratio, least)
+				}
+			}
+		}
 	}
 }

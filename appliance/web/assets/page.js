@@ -3,6 +3,8 @@
 
 // The page works without this script but for the chat, the upload and looking again.
 
+document.documentElement.classList.add("live"); // what needs this script is shown
+
 const $ = (id) => document.getElementById(id);
 const every = 3000; // ms between two looks
 
@@ -53,6 +55,7 @@ function follow() {
 	const box = document.querySelector("[data-device]").dataset;
 	document.title = box.device + " · Windhover";
 	$("where").textContent = `${box.device} · ${box.board} · version ${box.version}`;
+	local();
 	const select = $("model"), chosen = select.value;
 	const models = [...document.querySelectorAll("[data-model][data-state=ready]")];
 	const same = models.length === select.options.length && models.every((m) => [...select.options].some((o) => o.value === m.dataset.model && ("pictures" in o.dataset) === ("pictures" in m.dataset)));
@@ -67,9 +70,21 @@ function follow() {
 	able();
 }
 
+// local shows times as the clock on the wall of whoever looks.
+function local() {
+	const today = new Date().toDateString();
+	for (const e of document.querySelectorAll("time")) {
+		const at = new Date(e.dateTime);
+		if (isNaN(at)) continue;
+		e.title = e.textContent;
+		e.textContent = at.toDateString() === today ? at.toLocaleTimeString() : at.toLocaleString();
+	}
+}
+
 // able offers what the chosen model can do.
 function able() {
 	const o = $("model").selectedOptions[0];
+	$("nobody").hidden = !!o;
 	$("pictures").hidden = !o || !("pictures" in o.dataset);
 	$("send").disabled = !o || asking !== null;
 }
@@ -110,8 +125,23 @@ function turn(role, name) {
 	const text = document.createElement("span");
 	div.append(who, text);
 	$("log").append(div);
-	div.scrollIntoView({ block: "nearest" });
+	end();
 	return { div, text };
+}
+
+// end scrolls the conversation, and not the page, to its end.
+const end = () => { $("log").scrollTop = $("log").scrollHeight; };
+
+// atEnd says whether its end is in sight: who has scrolled back reads there.
+const atEnd = () => $("log").scrollHeight - $("log").scrollTop - $("log").clientHeight < 40;
+
+// thinking is where the thoughts of an answer go, before what it says.
+function thinking(answer) {
+	const details = document.createElement("details"), summary = document.createElement("summary"), text = document.createElement("span");
+	summary.textContent = "Thoughts";
+	details.append(summary, text);
+	answer.div.insertBefore(details, answer.text);
+	return text;
 }
 
 const dataURL = (file) => new Promise((resolve, reject) => {
@@ -153,7 +183,7 @@ async function ask() {
 	const message = { role: "user", content: text };
 	turns.push(message);
 	const mine = turns; // a new conversation may begin meanwhile
-	let answer = null, said = "", thought = "";
+	let answer = null, said = "", thoughts = null;
 	try {
 		if (file) {
 			const url = await dataURL(file);
@@ -172,31 +202,36 @@ async function ask() {
 		if (!response.ok) throw new Error(await failure(response));
 		answer = turn("assistant", $("model").value);
 		answer.div.setAttribute("aria-busy", "true"); // read out whole, not word by word
+		$("chat-state").textContent = "waiting";
 		for await (const event of events(response.body)) {
 			if (typeof event === "string") {
-				$("chat-state").textContent = event.replace("prefill", "reading") + " tokens";
+				$("chat-state").textContent = event === "waiting" ? event : event.replace("prefill", "reading") + " tokens";
 				continue;
 			}
 			if (event.error) throw new Error(event.error.message);
 			const choice = event.choices[0];
 			if (!choice) continue;
-			if (choice.delta.content) $("chat-state").textContent = "answering";
-			said += choice.delta.content || "";
-			thought += choice.delta.reasoning_content || "";
-			answer.text.textContent = said;
+			const follow = atEnd(), thought = choice.delta.reasoning_content, piece = choice.delta.content;
+			if (thought) {
+				thoughts ||= thinking(answer);
+				thoughts.append(thought);
+				$("chat-state").textContent = "thinking";
+			}
+			if (piece) {
+				said += piece;
+				answer.text.append(piece);
+				$("chat-state").textContent = "answering";
+			}
 			if (choice.finish_reason) told(choice.finish_reason, event.timing);
-			answer.div.scrollIntoView({ block: "nearest" });
+			if (follow) end();
 		}
 	} catch (err) {
 		$("chat-state").textContent = err.name === "AbortError" ? "stopped" : err.message;
 	} finally {
-		if (thought && answer) {
-			const details = document.createElement("details"), summary = document.createElement("summary");
-			summary.textContent = "thoughts";
-			details.append(summary, thought);
-			answer.div.append(details);
+		if (answer) {
+			answer.div.removeAttribute("aria-busy");
+			if (!said) answer.text.textContent = "(no answer)";
 		}
-		if (answer) answer.div.removeAttribute("aria-busy");
 		if (said) mine.push({ role: "assistant", content: said });
 		else mine.pop(); // not answered: as if not asked
 		asking = null;
@@ -291,6 +326,7 @@ if (document.body.classList.contains("locked")) {
 	if (token()) $("token").value = token(), $("unlock").requestSubmit();
 	else $("token").focus();
 } else {
+	local();
 	able();
 }
 setInterval(() => {
