@@ -97,6 +97,7 @@ func TestClockLeapsBesideRecords(t *testing.T) {
 			g.finalRecord("me", "bad")
 			g.tell("me", "verify", "j", `{}`)
 			said <- JobProgress{Phase: "reading", Total: 100}
+			g.await("the phase", func() bool { return g.record("me", "j").Phase == "reading" })
 			done := int64(0)
 			for _, by := range steps {
 				c.Step(by)
