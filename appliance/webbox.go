@@ -35,8 +35,8 @@ func (b webBox) Models() []control.Model { return b.s.reg.list() }
 // View implements web.Box.
 func (b webBox) View() web.View {
 	doc := b.s.status()
-	return web.View{
 	count := b.s.control.Counters()
+	return web.View{
 		Device: doc.Device, Version: doc.Version, Board: board(), State: doc.State, MQTT: doc.MQTT, Drop: doc.Drop,
 		Connected: count.Connected["data"] && !count.NameTaken,
 		RAMBytes:  readMemory(os.DirFS("/")).Total, Models: doc.Models, Stats: doc.Stats,
