@@ -4,10 +4,14 @@ package appliance
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
+
+	"windhover/control"
 )
 
 // A flood of one kind is bounded, tells how much it was, and takes nothing from others.
@@ -147,6 +151,56 @@ func TestLogKindsAreBounded(t *testing.T) {
 	clock = clock.Add(time.Hour)
 	if _, ok := l.take(0, "new", ""); !ok || len(l.kinds) > logKinds {
 		t.Errorf("what owes nothing is kept: %d accounts", len(l.kinds))
+	}
+}
+
+// Clients that publish nonsense as fast as they can cost a bounded number of lines and
+// no memory, at any level, and what matters is told meanwhile and afterwards.
+func TestFloodOfNotices(t *testing.T) {
+	for _, level := range []string{"info", "debug"} {
+		var out bytes.Buffer
+		c := DefaultConfig().Log
+		c.Level = level
+		o, clock := outputOf(t, "json", &out, c)
+		s := &server{log: o.Logger()}
+		heap := func() uint64 {
+			runtime.GC()
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			return m.HeapAlloc - uint64(out.Cap())
+		}
+		before := heap()
+		for i := range 100_000 {
+			topic := fmt.Sprintf("windhover/v1/box/req/c%d/x\x1b[2J%s", i, strings.Repeat("y", 300))
+			s.notice(control.Notice{Event: control.NoticeReplay, Topic: topic})
+			s.notice(control.Notice{Event: control.NoticeIgnored, Topic: topic})
+			s.notice(control.Notice{Event: control.NoticeRefused, Client: topic, ID: topic, Seen: control.Observation{Op: "other", Code: "bad_request"}})
+			s.notice(control.Notice{Event: control.NoticeJobRefused, Client: topic, Err: errors.New(topic)})
+			if i == 70_000 {
+				s.notice(control.Notice{Event: control.NoticeRival, Err: errors.New("another box")})
+				s.notice(control.Notice{Event: control.NoticeState, Err: errors.New("disk full")})
+			}
+			*clock = clock.Add(time.Millisecond) // 100 s in all
+		}
+		after := heap()
+		if after > before+(1<<20) {
+			t.Errorf("%s: %d bytes are held, %d before", level, after, before)
+		}
+		most := 2*(10+10+1) + 2
+		if level == "debug" {
+			most += 2 * (1000 + 1000 + 1)
+		}
+		if got := strings.Count(out.String(), "\n"); got > most {
+			t.Errorf("%s: %d lines of 400000, want no more than %d", level, got, most)
+		}
+		if !strings.Contains(out.String(), "another box") || !strings.Contains(out.String(), "disk full") {
+			t.Errorf("%s: what matters is lost", level)
+		}
+		out.Reset()
+		s.notice(control.Notice{Event: control.NoticeDown, Link: "data", Err: errors.New("EOF")})
+		if !strings.Contains(out.String(), "mqtt link down") {
+			t.Errorf("%s: nothing is told after the flood", level)
+		}
 	}
 }
 

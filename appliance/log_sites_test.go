@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	mqtt "github.com/eclipse/paho.mqtt.golang"
 )
 
 // logKeys are the names that values of records have, one for each thing. Those of a
@@ -30,7 +32,7 @@ var logKeys = map[string]string{
 	"stack": "of a panic", "state": "a directory", "status": "of HTTP, or of an update", "still_serving": "the version before does", "store": "where",
 	"template_error": "", "text": "what a library says, or a prompt", "threads": "", "tokenizer": "", "tokens": "how many", "prompt_tokens": "",
 	"cached_tokens": "", "topic": "of MQTT", "topology": "", "trust": "", "ttft_ms": "acceptance to first token", "type": "of a job",
-	"untrusted_signature": "", "url": "", "variable": "of the environment", "version": "of a model, or of windhover", "wait": "until a next look",
+	"untrusted_signature": "", "url": "", "variable": "of the environment", "version": "of a model, or of windhover",
 	"want": "bytes", "what": "is decided",
 }
 
@@ -134,6 +136,15 @@ func TestNothingPrintsBesideTheLog(t *testing.T) {
 			return true
 		})
 	})
+}
+
+// The MQTT library has a log of its own, which is off while nobody sets it.
+func TestLibrariesAreSilent(t *testing.T) {
+	for name, l := range map[string]mqtt.Logger{"ERROR": mqtt.ERROR, "CRITICAL": mqtt.CRITICAL, "WARN": mqtt.WARN, "DEBUG": mqtt.DEBUG} {
+		if _, off := l.(mqtt.NOOPLogger); !off {
+			t.Errorf("%s of the MQTT library is a %T", name, l)
+		}
+	}
 }
 
 // eachFile parses the sources below dirs that are part of the program.

@@ -104,12 +104,11 @@ func (d *deployer) scan(ctx context.Context) time.Duration {
 			return rescan
 		}
 		d.pulse.look("looking at "+c.Entry, lookLimit)
-		wait := d.consider(ctx, c)
-		if wait > 0 {
+		if wait := d.consider(ctx, c); wait > 0 {
 			next = min(next, wait)
 		}
 		if d.log.Enabled(ctx, slog.LevelDebug) {
-			d.log.Debug("drop entry looked at", "entry", c.Entry, "model", c.Name, "what", d.standing(c.Name), "wait", wait)
+			d.log.Debug("drop entry looked at", "entry", c.Entry, "model", c.Name, "what", d.standing(c.Name))
 		}
 	}
 	next = min(next, d.observe(ctx))
