@@ -183,6 +183,7 @@ func (s *server) openUpdates() {
 		d.keepAll = true
 		return
 	}
+	u.install.heat = s.backend.heat
 	s.updates, s.backend.updates = u, u
 }
 

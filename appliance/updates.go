@@ -192,7 +192,8 @@ func (u *updater) count(network, reused int64) {
 
 // told writes what becomes of updates to the log.
 func (u *updater) told(r rollout.Report) {
-	if r.RolledBack {
+	back := r.RolledBack && r.Status != rollout.Rejected // else it was told before
+	if back {
 		u.backs.Inc()
 	}
 	if reg := u.install.d.reg; reg.serves(r.Model) {
@@ -207,7 +208,7 @@ func (u *updater) told(r rollout.Report) {
 		slog.String("model", r.Model), slog.String("version", r.Version.Version), slog.Int64("release", r.Version.Release), slog.String("status", string(r.Status)),
 	}
 	switch {
-	case r.RolledBack:
+	case back:
 		attrs = append(attrs, slog.String("event", "rolled_back"))
 	case r.Status == rollout.Failure:
 		attrs = append(attrs, slog.String("event", "model_failed"))

@@ -21,6 +21,7 @@ import (
 // the deployer's lock, so that no look at the drop directory is under way.
 type updateDevice struct {
 	d      *deployer
+	heat   *heat                    // nil: nobody watches
 	loaded map[string]*trialVersion // by model: not serving yet; guarded by the deployer's lock
 }
 
@@ -167,59 +168,6 @@ func (u *updateDevice) Load(ctx context.Context, model string, v rollout.Version
 	}
 	u.loaded[model] = &trialVersion{serving: s}
 	return nil
-}
-
-// probes is how often a version is tried before it counts as too slow: others may have
-// computed meanwhile.
-const probes = 3
-
-// Probe lets the loaded version answer, and holds its speed against that of the one
-// that serves.
-func (u *updateDevice) Probe(ctx context.Context, model string, v rollout.Version, h ota.Health) error {
-	d := u.d
-	if h.Probe != "" && h.Golden == nil {
-		return control.Errorf(control.Incompatible, "this device has no probe %q, and the document says nothing of it: give health.golden", h.Probe)
-	}
-	d.work.Lock()
-	defer d.work.Unlock()
-	defer d.pulse.look("", 0)
-	t := u.loaded[model]
-	if t == nil || t.Digest != v.SHA256.String() {
-		return control.Errorf(control.LoadFailed, "version %s is not loaded", v.Version)
-	}
-	d.state(model, stateProbing)
-	before := d.reg.speedOf(model)
-	err := golden(ctx, t.servable, h)
-	if err != nil {
-		return coded(err, control.HealthCheckFailed)
-	}
-	for range probes {
-		d.pulse.look("trying "+model, readLimit)
-		if t.speed, err = d.probe(ctx, t.servable); err != nil {
-			return coded(err, control.HealthCheckFailed)
-		}
-		if err = rollout.Healthy(h, before, rollout.Sample{TPS: t.speed.Decode}); err == nil {
-			return nil
-		}
-		before = u.slowedTo(ctx, model, before)
-	}
-	return err
-}
-
-// slowedTo is how fast the version that serves is at this moment, if that is less than
-// it was when it was measured: a machine that is busy with something else is no fault of
-// the version that is tried meanwhile.
-func (u *updateDevice) slowedTo(ctx context.Context, model string, before float64) float64 {
-	s, _, err := u.d.reg.find(model, true)
-	if err != nil || s == nil {
-		return before // it made room
-	}
-	defer u.d.reg.release(s)
-	u.d.pulse.look("measuring "+model, readLimit)
-	if now, err := u.d.probe(ctx, s.servable); err == nil && now.Decode > 0 {
-		before = min(before, now.Decode)
-	}
-	return before
 }
 
 // golden holds what a model says against what it has to. The same file says the same on

@@ -124,7 +124,7 @@ type Report struct {
 	Status     Status
 	Phase      Phase          // while it is Running
 	Err        *control.Error // of Failed, Rejected and Canceled
-	RolledBack bool           // the version before serves, or still does
+	RolledBack bool           // the version before serves, or still does; of Rejected: it was tried before, and has ended so then
 }
 
 // Status is that of an update, by the name that job records use.

@@ -65,6 +65,7 @@ type Refusal struct {
 	Rev    int64      `json:"rev,omitempty"`
 	Code   string     `json:"code"`
 	Final  bool       `json:"final,omitempty"`
+	Back   bool       `json:"back,omitempty"` // the version before serves again because of it
 }
 
 // Phase is what is done with a version, by the name that job records use.
@@ -133,19 +134,20 @@ func (s State) clone() State {
 	return s
 }
 
-// refused finds why an update is not to be tried, "" if it is.
-func (m *Slot) refused(u *Update) string {
+// refused finds why an update is not to be tried; without a code it is.
+func (m *Slot) refused(u *Update) Refusal {
 	for _, r := range m.Refused {
 		if r.SHA256 == u.SHA256 && (r.Final || r.Rev == u.Rev) {
-			return r.Code
+			return r
 		}
 	}
-	return ""
+	return Refusal{}
 }
 
-// refuse remembers that a version failed. What was the fault of this device or of the
-// moment, and may go well next time, is not remembered.
-func (m *Slot) refuse(u *Update, code control.Code) {
+// refuse remembers that a version failed, and whether the one before serves again. What
+// was the fault of this device or of the moment, and may go well next time, is not
+// remembered.
+func (m *Slot) refuse(u *Update, code control.Code, back bool) {
 	switch code {
 	case control.Canceled, control.Internal, control.Interrupted, control.InsufficientStore, control.ModelIOError:
 		return
@@ -154,7 +156,7 @@ func (m *Slot) refuse(u *Update, code control.Code) {
 		return
 	}
 	m.forgive(u.SHA256)
-	m.Refused = append(m.Refused, Refusal{SHA256: u.SHA256, Rev: u.Rev, Code: code.Name, Final: condemns(code)})
+	m.Refused = append(m.Refused, Refusal{SHA256: u.SHA256, Rev: u.Rev, Code: code.Name, Final: condemns(code), Back: back})
 	m.Refused = m.Refused[max(0, len(m.Refused)-maxRefused):]
 }
 

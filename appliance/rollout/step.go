@@ -115,7 +115,7 @@ func (t *turn) wanted(e Want) {
 		m = new(Slot)
 		t.Models[e.Model] = m
 	}
-	switch code := m.refused(&u); code {
+	switch r := m.refused(&u); r.Code {
 	case "":
 	case m.owes(&u): // and tells it when it is back
 		return
@@ -123,7 +123,8 @@ func (t *turn) wanted(e Want) {
 		reject(control.Errorf(control.Canceled, "model %s was removed on this device: a later document installs it again", e.Model))
 		return
 	default:
-		reject(control.Errorf(codeOf(code), "version %s was tried before and refused", u.Version.Version))
+		t.report(e.Model, &u, Report{Status: Rejected, RolledBack: r.Back && m.Current != nil,
+			Err: control.Errorf(codeOf(r.Code), "version %s was tried before and refused", u.Version.Version)})
 		return
 	}
 	before := m.Current // what served before the update under way
@@ -254,7 +255,7 @@ func (t *turn) fail(name string, m *Slot, err *control.Error) {
 	if m.Tentative {
 		m.back()
 	}
-	m.refuse(u, err.Code)
+	m.refuse(u, err.Code, back)
 	m.Update = nil
 	t.save = true
 	end := Report{Model: name, Version: u.Version, Job: u.Job, Rev: u.Rev, Status: Failure, Err: err, RolledBack: back}
@@ -356,7 +357,7 @@ func (t *turn) rollback(e Rollback) {
 	for range steps {
 		given := *m.Current
 		m.back()
-		m.refuse(&Update{Version: given}, control.HealthCheckFailed)
+		m.refuse(&Update{Version: given}, control.HealthCheckFailed, true)
 	}
 	t.mustSave() // what is said to be done is so after a restart too
 	m.owed = append(m.owed, Report{Model: e.Model, Version: *m.Current, Job: e.Job, Status: Succeeded, RolledBack: true})

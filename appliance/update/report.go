@@ -42,7 +42,7 @@ func (u *Updater) occur(r rollout.Report) {
 		if r.Job != "" {
 			o.Message = "version " + r.Version.Version
 		}
-	case r.RolledBack:
+	case r.RolledBack && r.Status != rollout.Rejected: // then it was told
 		o.Event = "rolled_back"
 		if o.Message == "" {
 			o.Message = "version " + r.Version.Version + " serves again"

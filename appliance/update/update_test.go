@@ -74,6 +74,9 @@ func TestRollback(t *testing.T) {
 				if r.web.asked != asked {
 					t.Errorf("%d more requests for a version that was condemned", r.web.asked-asked)
 				}
+				if m := r.last().Models[0]; m.RolledBack != (phase != rollout.Verify) {
+					t.Errorf("by a later document reported %+v", m)
+				}
 			})
 		})
 	}
