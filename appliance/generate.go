@@ -174,7 +174,7 @@ func (t *teller) event(e engine.Event) control.Event {
 	case e.Progress != nil:
 		return control.Event{Phase: "prefill", Done: e.Progress.Done, Total: e.Progress.Total}
 	case e.Delta != nil:
-		out := control.Event{Text: e.Delta.Text, Thinking: e.Delta.Thinking, Tokens: e.Delta.Tokens, Logprobs: t.logprobs(e.Delta.Logprobs)}
+		out := control.Event{Text: e.Delta.Text, Thinking: e.Delta.Thinking, Tokens: e.Delta.Tokens, Logprobs: Logprobs(t.tok, e.Delta.Logprobs)}
 		for _, c := range e.Delta.ToolCalls {
 			out.ToolCalls = append(out.ToolCalls, control.ToolCall{
 				Index: t.calls, ID: fmt.Sprintf("%s-%d", t.id, t.calls), Name: c.Name, Arguments: c.Arguments,
@@ -187,12 +187,12 @@ func (t *teller) event(e engine.Event) control.Event {
 	}
 }
 
-// logprobs gives tokens their text.
-func (t *teller) logprobs(logs []engine.Logprob) []control.TokenLogprob {
+// Logprobs gives tokens their text.
+func Logprobs(tok *tokenizer.Tokenizer, logs []engine.Logprob) []control.TokenLogprob {
 	var out []control.TokenLogprob
 	for _, l := range logs {
-		raw := t.tok.TokenBytes(l.ID)
-		p := control.TokenLogprob{Token: strings.ToValidUTF8(string(raw), "\uFFFD"), ID: l.ID, Logprob: l.Value, Top: t.logprobs(l.Top)}
+		raw := tok.TokenBytes(l.ID)
+		p := control.TokenLogprob{Token: strings.ToValidUTF8(string(raw), "\uFFFD"), ID: l.ID, Logprob: l.Value, Top: Logprobs(tok, l.Top)}
 		if !utf8.Valid(raw) {
 			p.Bytes = raw
 		}

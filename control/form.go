@@ -78,9 +78,9 @@ func (r *Request) toolChoice() json.RawMessage {
 	return raw
 }
 
-// checkForm holds these fields against each other. What a schema says is looked at
+// CheckForm holds the fields that say what an answer has to look like against each other. What a schema says is looked at
 // where the answer is made.
-func (r *Request) checkForm() error {
+func (r *Request) CheckForm() *Error {
 	call := r.ToolChoice == ToolsRequired || r.ToolChoice == ToolsNamed
 	switch {
 	case r.TopLogprobs < 0 || r.TopLogprobs > MaxTopLogprobs:

@@ -41,7 +41,7 @@ func (r *Request) check(w *wireRequest) error {
 			return Errorf(BadRequest, "stop: each string has 1 to %d bytes", maxStopBytes)
 		}
 	}
-	if err := r.checkForm(); err != nil {
+	if err := r.CheckForm(); err != nil {
 		return err
 	}
 	switch r.Op {

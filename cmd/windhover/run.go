@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"windhover/control"
 	"windhover/engine"
 )
 
@@ -27,11 +28,15 @@ speed goes to standard error.
 --image and --video show pictures with the first question, where the model has a
 vision tower.
 
+--json-schema and --json-object hold the answer to a form, token by token; --tools
+declares functions, and calls of them are printed in place of text.
+
 With --json each answer is one JSON object a line.`,
 		Example: `  windhover run model.vqf
   windhover run model.vqf 'Why is the sky blue?'
   windhover run model.vqf --raw --temperature 0 --max-tokens 8 'The capital of France is'
   windhover run model.vqf --image photo.jpg 'What is in this picture?'
+  windhover run model.vqf --json-schema person.json 'Ada Lovelace was born in 1815.'
   git diff | windhover run model.vqf --system 'Summarise in one line.' -`,
 		Args: models(1, cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, a []string) error {
@@ -44,11 +49,18 @@ With --json each answer is one JSON object a line.`,
 			if flags.raw && pictures.given() {
 				return usagef(cmd, "--image and --video are for chats: leave --raw out")
 			}
+			r, err := flags.request(cmd)
+			if err != nil {
+				return err
+			}
+			if len(r.Tools) > 0 && len(a) == 1 {
+				return usagef(cmd, "--tools needs a PROMPT: nobody carries out calls in a chat")
+			}
 			m, err := load.open(cmd, a[0])
 			if err != nil {
 				return err
 			}
-			err = chatWith(cmd, m, &flags, &pictures, a[1:])
+			err = chatWith(cmd, m, &flags, r, &pictures, a[1:])
 			return errors.Join(err, m.Close())
 		},
 	}
@@ -61,9 +73,9 @@ With --json each answer is one JSON object a line.`,
 }
 
 // chatWith answers the one prompt there is, or chats.
-func chatWith(cmd *cobra.Command, m *engine.Model, flags *sampling, pictures *pictureFlags, prompts []string) error {
+func chatWith(cmd *cobra.Command, m *engine.Model, flags *sampling, r *control.Request, pictures *pictureFlags, prompts []string) error {
 	c := &conversation{
-		m: m, think: flags.think, raw: flags.raw, system: flags.system, request: flags.local(cmd, m, rand.Uint64()),
+		m: m, think: flags.think, raw: flags.raw, system: flags.system, request: flags.local(r, m, rand.Uint64()),
 		screen: newScreen(cmd),
 	}
 	if !flags.raw && m.Template() == nil {

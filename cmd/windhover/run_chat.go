@@ -99,7 +99,7 @@ func (c *conversation) ask(ctx context.Context, text string) (*engine.Result, er
 		c.history = append(c.history, question, turn{Message: answer})
 		c.shown = nil
 	}
-	return res, c.screen.finish(res, c.request.Sampling.Seed)
+	return res, c.screen.finish(c.m, res, c.request.Sampling.Seed)
 }
 
 // fit makes the request. Where the conversation has outgrown the context, its
@@ -139,7 +139,7 @@ func (c *conversation) fill(req *engine.Request, question turn) (err error) {
 	for _, t := range append(slices.Clone(c.history), question) {
 		messages, req.Pictures = append(messages, t.Message), append(req.Pictures, t.pictures...)
 	}
-	chat := tokenizer.Chat{Messages: messages, AddGenerationPrompt: true, EnableThinking: &c.think}
+	chat := tokenizer.Chat{Messages: messages, AddGenerationPrompt: true, EnableThinking: &c.think, Tools: req.Tools}
 	req.Tokens, err = appliance.ChatTokens(c.m, chat, req.Pictures)
 	return err
 }

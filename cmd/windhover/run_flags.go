@@ -19,6 +19,7 @@ type sampling struct {
 	stop                         []string
 	think, raw                   bool
 	system                       string
+	form                         formFlags
 }
 
 func (s *sampling) add(cmd *cobra.Command, maxTokens string) {
@@ -35,6 +36,7 @@ func (s *sampling) add(cmd *cobra.Command, maxTokens string) {
 	f.IntVar(&s.thinkBudget, "think-budget", 0, "most tokens of thinking")
 	f.BoolVar(&s.raw, "raw", false, "continue the prompt as it is, without the chat template")
 	f.StringVar(&s.system, "system", "", "system message before the conversation")
+	s.form.add(cmd)
 }
 
 // loading are the flags of the verbs that load a model and say how.
@@ -84,7 +86,11 @@ func (s *sampling) check(cmd *cobra.Command) error {
 }
 
 // request is what the flags say; what they do not say is left to the device.
-func (s *sampling) request(cmd *cobra.Command, op string) *control.Request {
+func (s *sampling) request(cmd *cobra.Command) (*control.Request, error) {
+	op := control.OpChat
+	if s.raw {
+		op = control.OpGenerate
+	}
 	r := control.NewRequest(op)
 	changed := cmd.Flags().Changed
 	if changed("max-tokens") {
@@ -103,14 +109,14 @@ func (s *sampling) request(cmd *cobra.Command, op string) *control.Request {
 		r.Seed = &s.seed
 	}
 	r.MinP, r.RepeatPenalty, r.Stop, r.Think, r.ThinkBudget = s.minP, s.pen, s.stop, s.think, s.thinkBudget
-	return r
+	return r, s.form.fill(cmd, r)
 }
 
 // local is the same for the engine, with the model's defaults filled in; seed is
 // used where the flags name none.
-func (s *sampling) local(cmd *cobra.Command, m *engine.Model, seed uint64) engine.Request {
-	r, g := s.request(cmd, control.OpGenerate), m.Meta().Generation
-	return engine.Request{
+func (s *sampling) local(r *control.Request, m *engine.Model, seed uint64) engine.Request {
+	g := m.Meta().Generation
+	req := engine.Request{
 		MaxTokens: s.maxTokens, Stop: s.stop, ThinkBudget: s.thinkBudget, Raw: s.raw,
 		Sampling: engine.Sampling{
 			Temperature: first(r.Temperature, g.Temperature, control.DefaultTemperature),
@@ -119,6 +125,8 @@ func (s *sampling) local(cmd *cobra.Command, m *engine.Model, seed uint64) engin
 			MinP:        r.MinP, RepeatPenalty: r.RepeatPenalty, Seed: first(r.Seed, nil, seed),
 		},
 	}
+	localForm(r, &req)
+	return req
 }
 
 // first returns the first value that is there.

@@ -111,19 +111,35 @@ type answerDoc struct {
 	Usage    control.Usage  `json:"usage"`
 	Timing   control.Timing `json:"timing"`
 	Seed     uint64         `json:"seed"`
+	formDoc
+}
+
+// formDoc is what an answer has beside its text, as JSON.
+type formDoc struct {
+	ToolCalls   []control.ToolCall     `json:"tool_calls,omitempty"`
+	BadToolCall bool                   `json:"tool_call_malformed,omitempty"`
+	Logprobs    []control.TokenLogprob `json:"logprobs,omitempty"`
 }
 
 // finish closes an answer: a line end, and how fast it was.
-func (s *screen) finish(r *engine.Result, seed uint64) error {
+func (s *screen) finish(m *engine.Model, r *engine.Result, seed uint64) error {
 	t := control.Timing{
 		TTFTMS: r.Timing.TTFT.Milliseconds(), TotalMS: r.Timing.Total.Milliseconds(),
 		PrefillTPS: tenth(r.Timing.PrefillTPS), DecodeTPS: tenth(r.Timing.DecodeTPS),
 	}
 	u := appliance.Usage(r.Usage)
+	calls, finish := localCalls(r.ToolCalls), r.Finish
+	if finish == engine.FinishStop && len(calls) > 0 {
+		finish = control.FinishCalls
+	}
 	if s.json {
-		return printJSON(s.cmd, answerDoc{r.Text, r.Thinking, r.Finish, append([]int32{}, r.Tokens...), u, t, seed})
+		form := formDoc{calls, r.BadToolCall, appliance.Logprobs(m.Tokenizer(), r.Logprobs)}
+		return printJSON(s.cmd, answerDoc{r.Text, r.Thinking, finish, append([]int32{}, r.Tokens...), u, t, seed, form})
 	}
 	s.endThinking()
+	if err := s.calls(calls); err != nil {
+		return err
+	}
 	if err := s.lineEnd(); err != nil {
 		return err
 	}

@@ -25,12 +25,16 @@ default broker is the one inside the appliance on this machine. PROMPT "-" reads
 from standard input. A closing line with the speed goes to standard error.
 
 Pictures go with the question; one that the message has no room for is made smaller.
+--json-schema and --json-object hold the answer to a form, token by token; --tools
+declares functions, and calls of them are printed in place of text.
 
 With --json: one object, {"id","text","thinking","finish","usage","timing","model"}.`,
 		Example: `  windhover send 'Why is the sky blue?'
   windhover send --broker mqtts://broker.example:8883 --device edge1 \
       --username app1 --password-file secret 'Turn this into a haiku: …'
   windhover send --image photo.jpg 'What is in this picture?'
+  windhover send --json-schema person.json 'Ada Lovelace was born in 1815.'
+  windhover send --tools tools.json --tool-choice required 'Switch the light on.'
   windhover send --raw --temperature 0 --max-tokens 8 'The capital of France is'`,
 		Args: args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, a []string) error {
@@ -50,9 +54,12 @@ With --json: one object, {"id","text","thinking","finish","usage","timing","mode
 					return err
 				}
 			}
-			r := flags.request(cmd, control.OpChat)
+			r, err := flags.request(cmd)
+			if err != nil {
+				return err
+			}
 			if r.Model = model; flags.raw {
-				r.Op, r.Prompt = control.OpGenerate, text
+				r.Prompt = text
 			} else {
 				parts, err := pictures.parts(cmd, len(flags.system)+len(text))
 				if err != nil {
@@ -92,6 +99,19 @@ type sendDoc struct {
 	Usage    *control.Usage    `json:"usage"`
 	Timing   *control.Timing   `json:"timing"`
 	Model    *control.ModelRef `json:"model"`
+	formDoc
+}
+
+// add takes what a delta has of it. Long calls come in pieces.
+func (f *formDoc) add(d *control.Delta) {
+	f.Logprobs = append(f.Logprobs, d.Logprobs...)
+	switch c := d.ToolCall; {
+	case c == nil:
+	case c.Index < len(f.ToolCalls):
+		f.ToolCalls[c.Index].Arguments += c.Arguments
+	default:
+		f.ToolCalls = append(f.ToolCalls, *c)
+	}
 }
 
 // send asks and shows the answer.
@@ -102,6 +122,7 @@ func send(cmd *cobra.Command, broker *brokerFlags, r *control.Request) error {
 	}
 	defer client.Close()
 	s := newScreen(cmd)
+	var form formDoc
 	a, err := client.Send(cmd.Context(), r, func(reply *control.Reply) error {
 		switch reply.Type {
 		case control.TypeAccepted:
@@ -109,6 +130,7 @@ func send(cmd *cobra.Command, broker *brokerFlags, r *control.Request) error {
 				s.note("waiting: %d %s before this one", n, plural(n, "request"))
 			}
 		case control.TypeDelta:
+			form.add(reply.Delta)
 			return s.piece(reply.Delta.Text, reply.Delta.Thinking)
 		}
 		return nil
@@ -122,10 +144,14 @@ func send(cmd *cobra.Command, broker *brokerFlags, r *control.Request) error {
 		return appliance.AnswerError(err, broker.broker)
 	}
 	d := a.Done
+	form.BadToolCall = d.BadToolCall
 	if s.json {
-		return printJSON(cmd, sendDoc{a.ID, a.Text, a.Thinking, d.Finish, d.Usage, d.Timing, d.Model})
+		return printJSON(cmd, sendDoc{a.ID, a.Text, a.Thinking, d.Finish, d.Usage, d.Timing, d.Model, form})
 	}
 	s.endThinking()
+	if err := s.calls(form.ToolCalls); err != nil {
+		return err
+	}
 	if err := s.lineEnd(); err != nil {
 		return err
 	}
