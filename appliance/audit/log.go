@@ -19,7 +19,7 @@ const SyncInterval = 5 * time.Second
 const (
 	queueSize   = 1024            // records that wait for the disk
 	batch       = 64              // of them are written at once
-	retryEvery  = 5 * time.Second // after an error
+	retryEvery  = 2 * time.Second // after an error
 	settleLimit = 5 * time.Second // for which a caller waits
 )
 

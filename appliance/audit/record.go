@@ -98,8 +98,10 @@ type Record struct {
 
 	Program      string `json:"program,omitempty"` // version of the daemon
 	Device       string `json:"device,omitempty"`
-	Session      uint64 `json:"session,omitempty"` // of the daemon, as in its status
 	ConfigSHA256 string `json:"config_sha256,omitempty"`
+
+	Rev    int64  `json:"rev,omitempty"`    // of a document of a fleet
+	Target string `json:"target,omitempty"` // and for whom it is
 
 	Lost  uint64 `json:"lost,omitempty"`  // records of a gap
 	Since string `json:"since,omitempty"` // when the first of them was to be written
@@ -146,7 +148,7 @@ const (
 
 // encode returns the line that follows a place, with its end, and the place of it.
 func (r Record) encode(after Place) ([]byte, Place, error) {
-	for _, s := range []*string{&r.Client, &r.ID, &r.Op, &r.Type, &r.Model, &r.Version, &r.Code, &r.Reason, &r.File} {
+	for _, s := range []*string{&r.Client, &r.ID, &r.Op, &r.Type, &r.Model, &r.Version, &r.Code, &r.Reason, &r.File, &r.Target} {
 		*s = strings.ToValidUTF8((*s)[:min(len(*s), maxText)], "\uFFFD")
 	}
 	r.Removed = r.Removed[:min(len(r.Removed), maxRemoved)]
