@@ -82,13 +82,19 @@ func (s *server) listenHTTP() net.Listener {
 			s.log.Error("no HTTP: set http.listen to a free address, or to \"\"", "key", "http.listen", "error", err)
 			return nil
 		}
+		s.httpOpen.Store(beyondLoopback(l))
 		return l
 	}
-	host, _, err := net.SplitHostPort(l.Addr().String())
-	if err == nil && !control.IsLoopback(host) && s.cfg.HTTP.TokenFile == "" {
+	if s.httpOpen.Store(beyondLoopback(l)); s.httpOpen.Load() && s.cfg.HTTP.TokenFile == "" {
 		s.log.Error("no HTTP: the socket from systemd is open to the network: set http.token_file", "key", "http.token_file", "address", l.Addr().String(), "error", l.Close())
 		return nil
 	}
 	s.log.Info("the HTTP socket is from systemd", "address", l.Addr().String())
 	return l
+}
+
+// beyondLoopback says whether others than this machine reach a listener.
+func beyondLoopback(l net.Listener) bool {
+	host, _, err := net.SplitHostPort(l.Addr().String())
+	return err == nil && !control.IsLoopback(host)
 }

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"windhover/control"
@@ -18,7 +19,8 @@ import (
 // backend is the appliance as package control sees it.
 type backend struct {
 	who     *authority
-	cfg     Config
+	cfg     Config                 // of the start
+	live    atomic.Pointer[Config] // see now; nil: cfg
 	reg     *registry
 	topo    kernels.Topology
 	log     *slog.Logger

@@ -2,7 +2,10 @@
 
 package appliance
 
-import "path/filepath"
+import (
+	"path/filepath"
+	"time"
+)
 
 // Config is what config.toml, conf.d/*.toml and the environment say. Every key
 // has a default, so that no file is needed; DefaultConfig gives them.
@@ -138,6 +141,9 @@ type Log struct {
 	Burst   int    `toml:"burst"`   // records of one kind at once, then one in 10 s; 0: no limit
 	Prompts bool   `toml:"prompts"` // debugging only: prompts and answers in the log
 }
+
+// observing is ObserveS.
+func (d Drop) observing() time.Duration { return time.Duration(d.ObserveS) * time.Second }
 
 // DefaultConfig is the configuration of a machine without any file.
 func DefaultConfig() Config {

@@ -26,6 +26,9 @@ func (l Loaded) TOML() ([]byte, error) {
 	return bytes.TrimPrefix(w.Bytes(), []byte("\n")), nil
 }
 
+// TOML is the configuration without where its values stand.
+func (c Config) TOML() ([]byte, error) { return Loaded{Config: c}.TOML() }
+
 // Origins are the places of the values that are no defaults, by key.
 func (l Loaded) Origins() map[string]Place {
 	out := map[string]Place{}

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"windhover/control"
@@ -30,7 +31,9 @@ type deployer struct {
 
 	drop    string
 	store   store
-	check   string // vqf.check
+	check   string                 // vqf.check
+	next    atomic.Pointer[Config] // that counts from the next look on; nil: nothing new
+	layouts func(VQF)              // takes that for what is loaded from then on; nil: nobody does
 	who     *authority
 	reg     *registry
 	book    *book

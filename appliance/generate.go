@@ -41,7 +41,7 @@ func (b *backend) Generate(ctx context.Context, r *control.Request, emit func(co
 		b.log.Info("prompt", "client", r.Client, "id", r.ID, "text", s.Tokenizer().Decode(tokens, false))
 	}
 	req := engineRequest(s, r, tokens)
-	req.Pictures, req.Realm = pictures, b.cfg.Engine.realm(r.Client)
+	req.Pictures, req.Realm = pictures, b.now().Engine.realm(r.Client)
 	say := teller{tok: s.Tokenizer(), id: r.ID}
 	res, err := s.Generate(ctx, req, func(e engine.Event) error { return emit(say.event(e)) })
 	if err != nil {

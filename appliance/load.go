@@ -60,9 +60,19 @@ func (m *takesTurns) Close() error {
 	return err
 }
 
+// adopt makes a section count for what is loaded from now on.
+func (l *loader) adopt(c VQF) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cfg.VQF.Layout, l.cfg.VQF.Expect = c.Layout, c.Expect
+}
+
 // options are the engine's options for the configuration and the memory of now.
 func (l *loader) options() (engine.Options, error) {
-	open, err := openOptions(l.cfg.VQF, os.Getenv)
+	l.mu.Lock()
+	c := l.cfg.VQF
+	l.mu.Unlock()
+	open, err := openOptions(c, os.Getenv)
 	if err != nil {
 		return engine.Options{}, err
 	}

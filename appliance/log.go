@@ -143,18 +143,6 @@ func (l *Log) level() (slog.Level, error) {
 	return 0, fmt.Errorf("log level %q: use debug, info, warn or error", l.Level)
 }
 
-// takeOver takes the keys from to that need no restart, and names those that changed.
-func (l *Log) takeOver(to Log) (keys []string) {
-	if l.Level != to.Level {
-		keys = append(keys, "log.level")
-	}
-	if l.Burst != to.Burst {
-		keys = append(keys, "log.burst")
-	}
-	l.Level, l.Burst = to.Level, to.Burst
-	return keys
-}
-
 // logHandler stands before the handler of the format.
 type logHandler struct {
 	out  *LogOutput

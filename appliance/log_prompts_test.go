@@ -65,7 +65,7 @@ func startLogged(t *testing.T, out *LogOutput, change func(*Config)) (*box, func
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- Serve(ctx, cfg, ServeOptions{Log: out.Logger(), Out: out, Self: []string{"/bin/false"}, Load: func() (Config, error) { return cfg, nil }})
+		done <- Serve(ctx, cfg, ServeOptions{Log: out.Logger(), Out: out, Self: []string{"/bin/false"}, Load: func() (Loaded, error) { return Loaded{Config: cfg}, nil }})
 	}()
 	stop := sync.OnceFunc(func() {
 		cancel()

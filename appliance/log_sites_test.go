@@ -28,7 +28,7 @@ var logKeys = map[string]string{
 	"little": "numbers of cores", "looked_for": "a path", "method": "of HTTP", "model": "its name", "job": "its id", "ms": "how long it took",
 	"ahead": "requests before this one", "op": "of a request", "path": "a file, or of HTTP", "phase": "of an update", "queue_ms": "acceptance to start", "release": "of an update",
 	"remote": "address of a peer", "residency": "", "residency_why": "", "restore_error": "", "restored_tokens": "", "rev": "of a document",
-	"rolled_back": "", "sections": "of the configuration", "sequences": "", "serves": "version that goes on", "sha256": "", "signer": "its name",
+	"rolled_back": "", "sequences": "", "serves": "version that goes on", "sha256": "", "signer": "its name",
 	"stack": "of a panic", "state": "a directory", "status": "of HTTP, or of an update", "still_serving": "the version before does", "store": "where",
 	"template_error": "", "text": "what a library says, or a prompt", "threads": "", "tokenizer": "", "tokens": "how many", "prompt_tokens": "",
 	"cached_tokens": "", "topic": "of MQTT", "topology": "", "trust": "", "ttft_ms": "acceptance to first token", "type": "of a job",

@@ -78,10 +78,6 @@ func TestLogLevelChanges(t *testing.T) {
 			t.Errorf("%s: %s records at error, debug, warn, none, info", format, got)
 		}
 	}
-	live := Log{Level: "info", Burst: 10}
-	if keys := live.takeOver(Log{Level: "debug", Burst: 10, Format: "json"}); fmt.Sprint(keys) != "[log.level]" || live != (Log{Level: "debug", Burst: 10}) {
-		t.Errorf("took over %q: %+v", keys, live)
-	}
 }
 
 // hostile are values that somebody outside may choose.

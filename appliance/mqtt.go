@@ -4,7 +4,6 @@ package appliance
 
 import (
 	"fmt"
-	"reflect"
 	"strings"
 
 	"windhover/control"
@@ -84,16 +83,4 @@ func (s *server) setMQTT(url string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mqtt = url
-}
-
-// differences names the sections in which two configurations differ.
-func differences(a, b Config) []string {
-	var list []string
-	va, vb := reflect.ValueOf(a), reflect.ValueOf(b)
-	for i := range va.NumField() {
-		if !reflect.DeepEqual(va.Field(i).Interface(), vb.Field(i).Interface()) {
-			list = append(list, va.Type().Field(i).Tag.Get("toml"))
-		}
-	}
-	return list
 }

@@ -62,6 +62,7 @@ func (d *deployer) scan(ctx context.Context) time.Duration {
 	d.pulse.look("reading notes", lookLimit)
 	d.settleNotes()
 	d.pulse.look("reading the trusted keys", lookLimit)
+	d.takeOver()
 	d.who.refresh()
 	d.pulse.look("reading the drop directory", lookLimit)
 	v, err := look(d.drop, d.incumbent)

@@ -29,7 +29,9 @@ type ServeOptions struct {
 	Out    *LogOutput             // where Log goes; nil: its level and limits stay
 	Self   []string               // how to run this program again, for jobs
 	Reload <-chan os.Signal       // asks for the configuration to be read again
-	Load   func() (Config, error) // reads it
+	Load   func() (Loaded, error) // reads it
+	// Warnings are those of the configuration that the daemon starts with.
+	Warnings []Problem
 }
 
 const (
@@ -62,7 +64,7 @@ type server struct {
 	changed  chan struct{} // capacity 1: models changed
 	reloads  chan chan reloaded
 	recent   events
-	live     Config // cfg with what was taken over since; for wait alone
+	httpOpen atomic.Bool // HTTP is served beyond loopback
 	stopping atomic.Bool
 
 	mu   sync.Mutex // guards what follows
@@ -103,6 +105,7 @@ func Serve(ctx context.Context, cfg Config, opt ServeOptions) error {
 	if err := s.build(topo); err != nil {
 		return errors.Join(err, socket.Close())
 	}
+	s.doubt(opt.Warnings)
 	if cfg.Log.Prompts {
 		s.log.Warn("prompts and answers are written to the log: whoever reads it reads them", "key", "log.prompts")
 	}
@@ -113,7 +116,7 @@ func Serve(ctx context.Context, cfg Config, opt ServeOptions) error {
 
 // build makes the parts that run without a broker.
 func (s *server) build(topo kernels.Topology) error {
-	s.changed, s.live, s.reloads = make(chan struct{}, 1), s.cfg, make(chan chan reloaded)
+	s.changed, s.reloads = make(chan struct{}, 1), make(chan chan reloaded)
 	s.reg = newRegistry(s.modelsChanged)
 	who := newAuthority(s.cfg, os.Getenv, s.log)
 	s.backend = &backend{
@@ -136,7 +139,7 @@ func (s *server) build(topo kernels.Topology) error {
 	s.deployer = newDeployer(s.cfg.Paths, b)
 	s.openUpdates()
 	s.control, err = control.New(control.Config{
-		Device: s.cfg.Device, StateDir: s.cfg.Paths.state(), Policy: s.policy(), Notify: s.notice,
+		Device: s.cfg.Device, StateDir: s.cfg.Paths.state(), Policy: s.cfg.policy(), Notify: s.notice,
 		Concurrency: s.cfg.Engine.sequences() + spareRequests, Limits: s.cfg.Engine.limits(),
 		Desired: s.desired, Observe: s.observe,
 		Groups: s.cfg.MQTT.Groups, Share: s.cfg.MQTT.Share, HomeAssistant: s.cfg.MQTT.HomeAssistant,
@@ -160,7 +163,7 @@ func (s *server) build(topo kernels.Topology) error {
 	}
 	d := s.deployer
 	d.load, d.probe, d.memory = loader.load, probeModel, func() int64 { return loader.room(os.DirFS("/")) }
-	d.saves = saves
+	d.saves, d.layouts = saves, loader.adopt
 	d.recall()
 	if err := tidyIncoming(s.cfg.Paths); err != nil {
 		s.log.Error("what jobs of an earlier run left is not removed", "error", err)
@@ -174,7 +177,7 @@ func (s *server) openUpdates() {
 	d := s.deployer
 	d.check, d.who, d.reg, d.log = s.cfg.VQF.Check, s.backend.who, s.reg, s.log
 	d.event, d.wake, d.pulse = s.event, s.backend.wakeDrop, s.backend.pulse
-	d.grace, d.observing, d.tookBack = goneAfter, time.Duration(s.cfg.Drop.ObserveS)*time.Second, s.backend.metrics.backs.Inc
+	d.grace, d.observing, d.tookBack = goneAfter, s.cfg.Drop.observing(), s.backend.metrics.backs.Inc
 	d.loaded = s.backend.metrics.models.loaded
 	s.backend.metrics.watchStore(d.store)
 	u, err := openUpdates(s.cfg, d, s.log, s.backend.metrics, func(r control.Reported) { s.control.Report(r) })
@@ -210,8 +213,8 @@ func (s *server) run(ctx context.Context, socket net.Listener) error {
 	local := api.local(web.New(webBox{s: s, trusted: true}, web.Options{Client: "socket"}))
 	wg.Go(func() { serveHTTP(inner, socket, local, s.log) })
 	if l := s.listenHTTP(); l != nil {
-		port := web.New(webBox{s: s, trusted: s.cfg.HTTP.TokenFile != ""}, web.Options{Client: "http"})
-		wg.Go(func() { serveHTTP(inner, l, web.Guard(s.door(), api.public(port)), s.log) })
+		port := web.New(webBox{s: s}, web.Options{Client: "http"})
+		wg.Go(func() { serveHTTP(inner, l, web.Guard(s.door, api.public(port)), s.log) })
 	}
 	watchCtx, stopWatch := context.WithCancel(inner)
 	watching := make(chan struct{})
@@ -274,70 +277,10 @@ func (s *server) run(ctx context.Context, socket net.Listener) error {
 	return err
 }
 
-// wait returns when ctx ends; until then it reads the configuration again when asked.
-func (s *server) wait(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-s.opt.Reload:
-			s.notify.reloading()
-			s.reload()
-			s.notify.ready()
-		case answer := <-s.reloads:
-			s.notify.reloading()
-			answer <- s.reload()
-			s.notify.ready()
-		}
-	}
-}
-
-// reload reads the configuration and the drop directory again. What a running
-// daemon takes over counts from the next look at that on; the rest is named.
-func (s *server) reload() reloaded {
-	cfg, err := s.opt.Load()
-	if err != nil {
-		s.log.Error("configuration not reloaded", "error", err)
-		return reloaded{err: err}
-	}
-	now := s.takeOver(cfg)
-	if len(now) > 0 {
-		s.log.Info("configuration read; these keys count from now on", "event", "config_reloaded", "keys", now)
-	}
-	changed := differences(s.live, cfg)
-	if len(changed) > 0 {
-		s.log.Warn("configuration read; these sections need a restart", "event", "config_reloaded", "sections", changed)
-	} else if len(now) == 0 {
-		s.log.Info("configuration read: nothing changed", "event", "config_reloaded")
-	}
-	s.backend.wakeDrop()
-	s.event(control.Occurrence{Event: "config_reloaded"})
-	return reloaded{Applied: append([]string{}, now...), Restart: append([]string{}, changed...)}
-}
-
 // event tells of something that happened, over MQTT and on the page.
 func (s *server) event(o control.Occurrence) {
 	s.recent.add(o)
 	s.control.Event(o)
-}
-
-// takeOver makes the keys count that need no restart, and names those that changed.
-func (s *server) takeOver(cfg Config) (keys []string) {
-	if cfg.Drop.RequireSignature != s.live.Drop.RequireSignature {
-		keys = append(keys, "drop.require_signature")
-	}
-	if cfg.Paths.Trust != s.live.Paths.Trust {
-		keys = append(keys, "paths.trust")
-	}
-	if s.updates != nil {
-		keys = append(keys, s.live.Updates.takeOver(cfg.Updates)...)
-		s.updates.adopt(s.live.Updates)
-	}
-	keys = append(keys, s.live.Log.takeOver(cfg.Log)...)
-	s.opt.Out.adopt(s.live.Log)
-	s.live.Drop.RequireSignature, s.live.Paths.Trust = cfg.Drop.RequireSignature, cfg.Paths.Trust
-	s.backend.who.adopt(cfg)
-	return keys
 }
 
 // tellLate tells of a look at the drop directory that does not move, until ctx ends.
@@ -391,12 +334,13 @@ func (s *server) tellModels(ctx context.Context) {
 	}
 }
 
-func (s *server) policy() control.Policy {
-	p := control.Policy{EnforcesACL: s.cfg.MQTT.BrokerEnforcesACL, Anonymous: s.cfg.Anonymous.Allow}
-	for _, r := range s.cfg.Policy {
+// policy says who may submit which job.
+func (c Config) policy() control.Policy {
+	p := control.Policy{EnforcesACL: c.MQTT.BrokerEnforcesACL, Anonymous: c.Anonymous.Allow}
+	for _, r := range c.Policy {
 		p.Rules = append(p.Rules, control.Rule{Client: r.Client, Allow: r.Allow})
 	}
-	if s.cfg.MQTT.URL == "" && s.cfg.MQTT.Embedded.UsersFile == "" && s.cfg.MQTT.Embedded.LeafURL == "" {
+	if c.MQTT.URL == "" && c.MQTT.Embedded.UsersFile == "" && c.MQTT.Embedded.LeafURL == "" {
 		// Loopback without users: whoever is on the machine may convert.
 		p.Anonymous = append(append([]string{}, p.Anonymous...), "convert", "verify", anonymousDrop)
 	}
@@ -408,7 +352,7 @@ func (s *server) policy() control.Policy {
 func (s *server) connect(ctx context.Context) {
 	m := s.cfg.MQTT
 	if m.URL != "" {
-		s.setMQTT(m.URL)
+		s.setMQTT(control.Redact(m.URL))
 		s.link(m.endpoints())
 		return
 	}

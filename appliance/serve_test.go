@@ -31,6 +31,7 @@ type box struct {
 	hup    chan os.Signal
 	notify *net.UnixConn
 	said   chan string // what the daemon says to the service manager
+	wrong  error       // with the configuration, when it is read again
 }
 
 // waitFor is how long anything may take that should be quick, race detector included.
@@ -78,7 +79,7 @@ func (b *box) start(t *testing.T) {
 	ctx, b.stop = context.WithCancel(context.Background())
 	go func() {
 		b.done <- Serve(ctx, b.cfg, ServeOptions{Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Self: []string{"/bin/false"}, Reload: b.hup,
-			Load: func() (Config, error) { return b.cfg, nil }})
+			Load: func() (Loaded, error) { return Loaded{Config: b.cfg}, b.wrong }})
 	}()
 	b.heard(t, "READY=1")
 }

@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"reflect"
 	"runtime"
 	"slices"
 	"sync"
@@ -240,18 +239,4 @@ func (c Updates) limits() update.Limits {
 		return update.Limits{} // the configuration was checked
 	}
 	return update.Limits{Window: window, MaxBPS: rate, MaxBytes: most}
-}
-
-// takeOver makes the keys of another section those of this one that need no restart, and
-// names those that changed: what is asked for, or downloaded, from then on is held to them.
-func (c *Updates) takeOver(next Updates) (changed []string) {
-	next.CAFile = c.CAFile
-	is, was := reflect.ValueOf(next), reflect.ValueOf(*c)
-	for i := range is.NumField() {
-		if !reflect.DeepEqual(is.Field(i).Interface(), was.Field(i).Interface()) {
-			changed = append(changed, "updates."+is.Type().Field(i).Tag.Get("toml"))
-		}
-	}
-	*c = next
-	return changed
 }

@@ -118,28 +118,6 @@ func (s *server) diag(context.Context) (any, error) {
 	return d, nil
 }
 
-// reloadJob has the configuration read again.
-func (s *server) reloadJob(ctx context.Context) (any, error) {
-	answer := make(chan reloaded, 1)
-	select {
-	case s.reloads <- answer:
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-	r := <-answer
-	if r.err != nil {
-		return nil, control.Errorf(control.BadRequest, "%s", oneLine(r.err))
-	}
-	return r, nil
-}
-
-// reloaded is what became of a configuration that was read again.
-type reloaded struct {
-	Applied []string `json:"applied"`       // keys that count from now on
-	Restart []string `json:"needs_restart"` // sections that do not
-	err     error
-}
-
 // gone says why a command about models is refused.
 func (b *backend) gone(typ string) error {
 	return control.Errorf(control.Unsupported, "job type %q: the state of updates cannot be read: see the log", typ)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,7 +19,7 @@ import (
 type webBox struct {
 	s *server
 	// trusted: whoever comes in here may do what a member of the group windhover may,
-	// since the socket lets in no one else, or since he has shown the token.
+	// since the socket lets in no one else. So may who has shown the token.
 	trusted bool
 }
 
@@ -51,9 +52,9 @@ const anonymousDrop = "drop"
 
 // Drop implements web.Box. The scan is woken, which looks at the file as at any other.
 func (b webBox) Drop(ctx context.Context, name string, size int64, r io.Reader) (int64, error) {
-	p := b.s.policy()
+	p := b.s.backend.now().policy()
 	p.EnforcesACL = false // nobody has checked a name here
-	if !b.trusted && !p.Allows("", anonymousDrop) {
+	if !b.trusted && !web.ShowedToken(ctx) && !p.Allows("", anonymousDrop) {
 		return 0, control.Errorf(control.Forbidden, "this port takes no models: set http.token_file, add %q to anonymous.allow, or copy the file into %s", anonymousDrop, b.s.cfg.Paths.drop())
 	}
 	n, err := receive(ctx, b.s.cfg.Paths.drop(), name, size, r)
@@ -67,7 +68,8 @@ func (b webBox) Drop(ctx context.Context, name string, size int64, r io.Reader) 
 
 // door says who may come in by the port.
 func (s *server) door() web.Door {
-	d := web.Door{TokenFile: s.cfg.HTTP.TokenFile, Hosts: append([]string{}, s.cfg.HTTP.Hosts...)}
+	now := s.backend.now().HTTP
+	d := web.Door{TokenFile: now.TokenFile, Hosts: slices.Clone(now.Hosts)}
 	names := []string{s.cfg.Device}
 	if host, err := os.Hostname(); err == nil {
 		short, _, _ := strings.Cut(host, ".")

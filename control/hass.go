@@ -24,6 +24,12 @@ func (t Topics) Discovery() string { return hassPrefix + t.Device + "/config" }
 // Update is the retained state of Home Assistant's update entity.
 func (t Topics) Update() string { return t.base() + "ha/update" }
 
+// SetHomeAssistant says whether Home Assistant may find the device from now on.
+func (s *Server) SetHomeAssistant(on bool) {
+	s.found.Store(on)
+	s.hass()
+}
+
 // hassUpdate is the state of the update entity, as Home Assistant names its fields.
 type hassUpdate struct {
 	Installed  string `json:"installed_version"`
@@ -39,7 +45,7 @@ type hassUpdate struct {
 func (s *Server) hass() {
 	s.finding.Lock()
 	defer s.finding.Unlock()
-	if !s.cfg.HomeAssistant {
+	if !s.found.Load() {
 		s.docs.clear(s.topics.Discovery())
 		s.docs.clear(s.topics.Update())
 		return

@@ -112,7 +112,9 @@ func TestHomeAssistantDiscovery_P61(t *testing.T) {
 	}
 	// A button's press and a question are what they claim to be.
 	press := doc.Components["verify"]
-	g.jobs.policy = Policy{Anonymous: []string{"verify"}}
+	if err := g.SetPolicy(Policy{Anonymous: []string{"verify"}}); err != nil {
+		t.Fatal(err)
+	}
 	g.command(inbound{topic: press["command_topic"].(string), payload: []byte(press["payload_press"].(string)), ack: func() {}})
 	g.await("a job", func() bool { js := g.Jobs(); return len(js) == 1 && js[0].Status == JobSucceeded })
 	g.request(inbound{topic: doc.Components["question"]["command_topic"].(string), payload: []byte("how warm is it")})
@@ -236,5 +238,22 @@ func TestHomeAssistantIsTakenBack_P63(t *testing.T) {
 	g.await("the status", func() bool { return len(g.messages(g.topics.Status())) > 0 })
 	if len(g.messages(g.topics.Discovery())) != 0 {
 		t.Error("a device that nobody is to find says something")
+	}
+}
+
+// Discovery is turned on and off while the device serves, and so is what clients may do.
+func TestHomeAssistantWhileServing_P250(t *testing.T) {
+	g := hassRig(t, t.TempDir(), false)
+	g.resync()
+	var doc struct{ Components map[string]any }
+	found := func() bool { return g.latest(g.topics.Discovery(), &doc) }
+	g.SetHomeAssistant(true)
+	g.await("the document", found)
+	g.SetHomeAssistant(false)
+	g.await("it is taken back", func() bool { return !found() })
+	g.SetHomeAssistant(true)
+	g.await("the document again", found)
+	if err := g.SetPolicy(Policy{Anonymous: []string{"["}}); err == nil {
+		t.Error("a malformed pattern is taken")
 	}
 }

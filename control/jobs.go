@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -26,7 +27,7 @@ type jobs struct {
 	lim     Limits
 	now     func() time.Time
 	runner  JobRunner
-	policy  Policy
+	policy  atomic.Pointer[Policy]
 	docs    *retained
 	journal *journal
 	audit   func(Audited) // nil: nobody keeps a record
@@ -177,7 +178,7 @@ func (j *jobs) admissible(client, typ string, params []byte, trusted bool) *Erro
 	if !slices.Contains(j.runner.JobTypes(), typ) && typ != jobCancel {
 		return Errorf(Unsupported, "job type %.64q is unknown", typ)
 	}
-	if !trusted && !j.policy.Allows(client, typ) {
+	if !trusted && !j.policy.Load().Allows(client, typ) {
 		return Errorf(Forbidden, "client %q may not submit %s: see [[policy]], anonymous.allow and mqtt.broker_enforces_acl", client, typ)
 	}
 	if _, refusal := j.decode(params); refusal != nil {
@@ -237,7 +238,7 @@ func (j *jobs) submitCancel(client, id string, params []byte, trusted bool) (Job
 	if c.Client != "" {
 		target.client = c.Client
 	}
-	if target.client != client && !trusted && !j.policy.Allows(client, jobCancel) {
+	if target.client != client && !trusted && !j.policy.Load().Allows(client, jobCancel) {
 		return refuse(Errorf(Forbidden, "client %q may cancel its own jobs alone", client))
 	}
 	e := j.recs[target]

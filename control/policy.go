@@ -45,6 +45,16 @@ func (p Policy) Check() error {
 	return nil
 }
 
+// SetPolicy makes another policy count for commands that come from now on. The error is
+// that of Check, and leaves the one before.
+func (s *Server) SetPolicy(p Policy) error {
+	if err := p.Check(); err != nil {
+		return err
+	}
+	s.jobs.policy.Store(&p)
+	return nil
+}
+
 // Allows says whether client may submit a job of type typ.
 func (p Policy) Allows(client, typ string) bool {
 	if !p.EnforcesACL {

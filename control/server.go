@@ -124,6 +124,7 @@ type Server struct {
 	handling sync.Map                  // dispatcher's channel -> since when it handles one message
 	said     atomic.Bool               // a status of this start was read on its topic
 	aside    atomic.Bool               // another box has the name
+	found    atomic.Bool               // by Home Assistant
 
 	stop    context.CancelFunc // ends the goroutines that answer
 	unlink  context.CancelFunc // ends the links
@@ -196,6 +197,7 @@ func New(cfg Config, b Backend) (*Server, error) {
 		requests: make(chan inbound, inboxSize), commands: make(chan inbound, inboxSize),
 		passed: map[string]*passed{linkControl: {}, linkData: {}},
 	}
+	s.found.Store(cfg.HomeAssistant)
 	s.open()
 	return s, nil
 }
@@ -223,10 +225,11 @@ func (s *Server) open() {
 		entries: map[key]*entry{}, anon: map[[32]byte]*entry{}, clients: map[string]int{}, works: map[string]int{},
 	}
 	s.jobs = &jobs{
-		topics: s.topics, lim: s.lim, now: s.cfg.Now, runner: s.backend, policy: s.cfg.Policy,
+		topics: s.topics, lim: s.lim, now: s.cfg.Now, runner: s.backend,
 		docs: s.docs, journal: journal, audit: s.cfg.Audit, notify: s.cfg.Notify, wake: make(chan struct{}, 1),
 		recs: map[key]*jobEntry{}, ended: map[JobEnd]uint64{},
 	}
+	s.jobs.policy.Store(&s.cfg.Policy)
 	s.jobs.restore(files)
 	for range s.lim.Queue { // who is urgent finds one of them, whatever is in work
 		s.wg.Go(func() { s.desk.work(ctx) })

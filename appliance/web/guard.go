@@ -3,6 +3,7 @@
 package web
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"net"
@@ -18,18 +19,27 @@ type Door struct {
 	Hosts     []string // names of this machine besides localhost and addresses
 }
 
-// Guard stands before next. With a token file it asks for the bearer token in it,
+// tokenShown is the key of a request's context that holds whether it came with the token.
+type tokenShown struct{}
+
+// ShowedToken says whether the request that ctx is of has shown the token of its port.
+func ShowedToken(ctx context.Context) bool { return ctx.Value(tokenShown{}) != nil }
+
+// Guard stands before next, with the door of the moment for each request. With a token file it asks for the bearer token in it,
 // which is read at each request, so that a new one needs no restart; the page comes
 // without one, empty, and asks the person for it. Without a token file the Host of a
 // request has to be an address or a name of this machine: a page of another site
 // whose name was pointed here (DNS rebinding) is refused.
-func Guard(d Door, next http.Handler) http.Handler {
+func Guard(door func() Door, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		d := door()
 		switch {
 		case d.TokenFile == "" && !d.knows(r.Host):
 			writeError(w, forbidden("host %.100q is no name of this box: use its address, localhost or its name, or add the name to http.hosts", r.Host))
-		case d.TokenFile == "" || d.admits(r.Header.Get("Authorization")):
+		case d.TokenFile == "":
 			next.ServeHTTP(w, r)
+		case d.admits(r.Header.Get("Authorization")):
+			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), tokenShown{}, true)))
 		case r.Method == http.MethodGet && r.URL.Path == "/":
 			locked(w)
 		case r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, "/assets/"):

@@ -21,7 +21,7 @@ import (
 func TestToken_P177(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	served := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("secret")) })
-	h := Guard(Door{TokenFile: file}, served)
+	h := Guard(func() Door { return Door{TokenFile: file} }, served)
 	get := func(path, authorization string) int {
 		var w *httptest.ResponseRecorder
 		if authorization != "" {
@@ -68,7 +68,7 @@ func TestToken_P177(t *testing.T) {
 	}
 	// The page comes without a token, and tells nothing.
 	b := &fakeBox{view: View{Device: "hidden-name"}}
-	h = Guard(Door{TokenFile: file}, New(b, Options{}))
+	h = Guard(func() Door { return Door{TokenFile: file} }, New(b, Options{}))
 	if w := do(h, "GET", "/", ""); w.Code != 200 || strings.Contains(w.Body.String(), "hidden-name") || !strings.Contains(w.Body.String(), `id="unlock"`) {
 		t.Errorf("the page without a token: %d %s", w.Code, w.Body)
 	}
@@ -88,7 +88,7 @@ func TestToken_P177(t *testing.T) {
 
 // Without a token, only names that no other site can point here are answered.
 func TestHost_P176(t *testing.T) {
-	h := Guard(Door{Hosts: []string{"edge1", "edge1.local"}}, New(&fakeBox{}, Options{}))
+	h := Guard(func() Door { return Door{Hosts: []string{"edge1", "edge1.local"}} }, New(&fakeBox{}, Options{}))
 	for host, want := range map[string]int{
 		"localhost": 200, "localhost:8417": 200, "LOCALHOST.": 200, "a.localhost:1": 200, "127.0.0.1:8417": 200, "[::1]:8417": 200, "[::1]": 200,
 		"192.168.1.7": 200, "edge1:8417": 200, "Edge1.local": 200,

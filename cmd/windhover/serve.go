@@ -21,8 +21,8 @@ func newServe() *cobra.Command {
 		Long: `Serves every model in the drop directory and answers over MQTT, with the broker
 inside the daemon unless mqtt.url names another. Stops on SIGTERM after the
 requests in work; a second signal stops at once. SIGHUP reads the configuration again:
-drop.require_signature, paths.trust, log.level, log.burst and [updates] but for ca_file
-count at once, the log names what needs a restart.`,
+the log names the keys that count at once and those that need a restart, or what is
+wrong; see windhover.toml(5).`,
 		Example: `  windhover serve
   WINDHOVER_PATHS_STATE=/srv/windhover windhover serve --config ""`,
 		Args: args(cobra.NoArgs),
@@ -30,21 +30,21 @@ count at once, the log names what needs a restart.`,
 			if wantJSON(cmd) {
 				return usagef(cmd, "--json says nothing here: --log-format json writes the log so")
 			}
-			load := func() (appliance.Config, error) {
-				cfg, err := loadConfig(cmd)
+			load := func() (appliance.Loaded, error) {
+				l, err := readConfig(cmd)
 				if cmd.Flags().Changed("log-format") {
-					cfg.Log.Format = format
+					l.Config.Log.Format = format
 				}
 				if cmd.Flags().Changed("log-level") {
-					cfg.Log.Level = level
+					l.Config.Log.Level = level
 				}
-				return cfg, err
+				return l, err
 			}
-			cfg, err := load()
+			l, err := load()
 			if err != nil {
 				return err
 			}
-			out, err := appliance.NewLogOutput(cmd.ErrOrStderr(), cfg.Log)
+			out, err := appliance.NewLogOutput(cmd.ErrOrStderr(), l.Config.Log)
 			if err != nil {
 				return usageError{cmd, err}
 			}
@@ -58,8 +58,8 @@ count at once, the log names what needs a restart.`,
 			hup := make(chan os.Signal, 1)
 			signal.Notify(hup, syscall.SIGHUP)
 			defer signal.Stop(hup)
-			return appliance.Serve(cmd.Context(), cfg, appliance.ServeOptions{
-				Log: out.Logger(), Out: out, Self: []string{self}, Reload: hup, Load: load,
+			return appliance.Serve(cmd.Context(), l.Config, appliance.ServeOptions{
+				Log: out.Logger(), Out: out, Self: []string{self}, Reload: hup, Load: load, Warnings: l.Warnings,
 			})
 		},
 	}
