@@ -17,6 +17,8 @@ const (
 	// logKinds bounds the kinds that are counted apart. Messages are constants, and of
 	// those the program has fewer; see TestLogCallSites.
 	logKinds = 512
+	// maxBurst is what an account can count to, and far more than anybody reads.
+	maxBurst = 1_000_000
 	// tellSuppressed is how long a kind is quiet before it is told how many were kept back.
 	tellSuppressed = time.Minute
 )
@@ -61,7 +63,7 @@ func newLimiter(now func() time.Time) *limiter {
 func (l *limiter) setBurst(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.burst = n
+	l.burst = min(n, maxBurst)
 }
 
 // take says whether a record may go out, and how many of its kind were kept back since

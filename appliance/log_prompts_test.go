@@ -233,6 +233,21 @@ func TestNoPromptAnywhere(t *testing.T) {
 	}
 }
 
+// A box that answers a hundred thousand requests a day has no record of one at info,
+// wrong ones included.
+func TestInfoHasNoRequests(t *testing.T) {
+	var log lockedLog
+	out, _ := outputOf(t, "text", &log, Log{Level: "info"})
+	b, stop := startLogged(t, out, nil)
+	b.askAll(t)
+	for line := range strings.Lines(log.String()) {
+		if strings.Contains(line, "request") || strings.Contains(line, "client=") || strings.Contains(line, " id=") || strings.Contains(line, "level=WARN") {
+			t.Errorf("a request is told of: %.300s", line)
+		}
+	}
+	stop()
+}
+
 // With log.prompts the words are there, cut, and whoever starts it is warned.
 func TestPromptsAreLoggedWhenAsked(t *testing.T) {
 	var log lockedLog
