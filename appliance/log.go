@@ -21,6 +21,7 @@ import (
 type LogOutput struct {
 	level slog.LevelVar
 	limit *limiter
+	stuck *unstuck     // next writes by it
 	next  slog.Handler // of the format
 }
 
@@ -30,16 +31,17 @@ func NewLogOutput(w io.Writer, c Log) (*LogOutput, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	o := &LogOutput{limit: newLimiter(time.Now)}
+	o := &LogOutput{limit: newLimiter(time.Now), stuck: &unstuck{patience: logPatience}}
 	o.adopt(c)
 	opt := &slog.HandlerOptions{Level: &o.level}
+	stream := unstuckWriter{o.stuck, w}
 	switch f, ok := w.(*os.File); {
 	case c.Format == "json":
-		o.next = slog.NewJSONHandler(w, opt)
+		o.next = slog.NewJSONHandler(stream, opt)
 	case ok && f == os.Stderr && stderrIsJournal():
-		o.next = newJournalHandler(w, &o.level, journal.Send)
+		o.next = newJournalHandler(unstuckWriter{&unstuck{patience: logPatience}, w}, &o.level, o.stuck.sender(journal.Send))
 	default:
-		o.next = slog.NewTextHandler(w, opt)
+		o.next = slog.NewTextHandler(stream, opt)
 	}
 	return o, nil
 }
@@ -166,6 +168,9 @@ func (h *logHandler) Handle(ctx context.Context, r slog.Record) error {
 		return nil
 	}
 	h.out.tell(ctx, h.out.limit.drain(tellSuppressed))
+	if n := h.out.stuck.gone(); n > 0 {
+		h.out.tell(ctx, []suppressed{{logKind{level: slog.LevelWarn, message: "all, while the log stood still"}, n}})
+	}
 	c := cleaner{room: lineBytes}
 	clean := slog.NewRecord(r.Time, r.Level, strings.ReplaceAll(c.text(r.Message, valueBytes), "\n", " "), r.PC)
 	r.Attrs(func(a slog.Attr) bool {

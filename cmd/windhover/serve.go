@@ -55,6 +55,7 @@ wrong; see windhover.toml(5).`,
 				return err
 			}
 			go secondSignal()
+			signal.Ignore(syscall.SIGPIPE) // a log whose reader is gone ends no daemon
 			hup := make(chan os.Signal, 1)
 			signal.Notify(hup, syscall.SIGHUP)
 			defer signal.Stop(hup)
