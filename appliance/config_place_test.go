@@ -169,6 +169,9 @@ func TestConfigFilesThatAreNone_P169(t *testing.T) {
 			t.Errorf("%s in conf.d: %v", c.name, err)
 		}
 	}
+	if got := FormatOf(at("fifo"), nil); got != "" {
+		t.Errorf("the format of a log by a FIFO: %q", got)
+	}
 	// As large as a file may be, and nothing in it is a key, or all of it is one list.
 	many := strings.Builder{}
 	for i := 0; many.Len() < maxConfigFile-16; i++ {

@@ -20,26 +20,27 @@ const doctorPatience = 6 * time.Second
 // rights of the device: a broker does not tell that it dropped a message.
 func (d *doctor) broker(ctx context.Context) {
 	ep := d.deviceEndpoint()
+	at := control.Redact(ep.URL)
 	ctx, cancel := context.WithTimeout(ctx, 3*doctorPatience)
 	defer cancel()
 	c, err := control.DialClient(ctx, control.ClientConfig{Endpoint: ep, Device: d.cfg.Device, Name: doctorClient, AnswerWithin: doctorPatience})
 	switch {
 	case err == nil:
 	case control.Denied(err) && d.cfg.MQTT.URL == "":
-		d.ok("broker", "%s asks for a user of %s, as it should; no request was tried", ep.URL, d.cfg.MQTT.Embedded.UsersFile)
+		d.ok("broker", "%s asks for a user of %s, as it should; no request was tried", at, d.cfg.MQTT.Embedded.UsersFile)
 		return
 	case control.Denied(err):
-		d.fail("broker", "check mqtt.username, mqtt.password_file and the broker's users", "%s refuses %s", ep.URL, d.user(ep))
+		d.fail("broker", "check mqtt.username, mqtt.password_file and the broker's users", "%s refuses %s", at, d.user(ep))
 		return
 	case d.running == nil && d.cfg.MQTT.URL == "":
-		d.warn("broker", "it is inside the appliance: start that", "nobody answers at %s", ep.URL)
+		d.warn("broker", "it is inside the appliance: start that", "nobody answers at %s", at)
 		return
 	default:
-		d.fail("broker", "check the broker, mqtt.url and the network", "%s: %s", ep.URL, oneLine(err))
+		d.fail("broker", "check the broker, mqtt.url and the network", "%s: %s", at, oneLine(err))
 		return
 	}
 	defer c.Close()
-	d.ok("broker", "%s lets %s in", ep.URL, d.user(ep))
+	d.ok("broker", "%s lets %s in", at, d.user(ep))
 	d.loopback(ctx, c)
 	d.open(ctx, ep)
 }
@@ -93,5 +94,5 @@ func (d *doctor) open(ctx context.Context, ep control.Endpoint) {
 		return
 	}
 	c.Close()
-	d.warn("broker_open", "set allow_anonymous false at the broker", "%s lets in clients without credentials: anybody may ask, and read answers", ep.URL)
+	d.warn("broker_open", "set allow_anonymous false at the broker", "%s lets in clients without credentials: anybody may ask, and read answers", control.Redact(ep.URL))
 }

@@ -65,6 +65,7 @@ func loopback(listen string) string {
 // DialError says why a broker could not be connected to: nobody is there
 // (ErrUnreachable), or we are not let in (control.Forbidden).
 func DialError(err error, url string) error {
+	url = control.Redact(url)
 	switch {
 	case errors.Is(err, context.Canceled):
 		return err
@@ -81,6 +82,7 @@ func DialError(err error, url string) error {
 // AnswerError says what became of a request that was sent. The device's own error
 // stays as it is.
 func AnswerError(err error, url string) error {
+	url = control.Redact(url)
 	switch {
 	case errors.Is(err, control.ErrOffline):
 		return fmt.Errorf("%w: broker %s answers, but the appliance is offline: start it (systemctl start windhover), or check --device", ErrUnreachable, url)

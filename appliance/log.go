@@ -70,7 +70,7 @@ func FormatOf(path string, environ []string) string {
 	if path != "" {
 		files, _ := configFiles(path, false) // what cannot be read says nothing
 		for _, f := range files {
-			if raw, err := os.ReadFile(f); err == nil {
+			if raw, err := readConfigFile(f); err == nil {
 				_ = toml.Unmarshal(raw, &cfg) // what it says up to a mistake counts
 			}
 		}

@@ -87,7 +87,7 @@ func retainedJobs(cmd *cobra.Command, broker *brokerFlags) ([]control.JobRecord,
 		return nil, appliance.DialError(err, cfg.Endpoint.URL)
 	}
 	if !heard {
-		return nil, fmt.Errorf("%w: broker %s keeps nothing of device %q: is that its name?", appliance.ErrUnreachable, cfg.Endpoint.URL, cfg.Device)
+		return nil, fmt.Errorf("%w: broker %s keeps nothing of device %q: is that its name?", appliance.ErrUnreachable, control.Redact(cfg.Endpoint.URL), cfg.Device)
 	}
 	var jobs []control.JobRecord
 	for _, j := range byID {

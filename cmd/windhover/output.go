@@ -66,7 +66,7 @@ func newJSONError(err error) *jsonError {
 	return &jsonError{Code: name, Message: message(err)}
 }
 
-// reportError prints one line on stderr, and with --json the error as an object
+// reportError prints a line on stderr, for each problem of a configuration one, and with --json the error as an object
 // on stdout, and returns the exit code.
 func reportError(cmd *cobra.Command, err error) int {
 	if errors.Is(err, errSilent) {
@@ -80,10 +80,19 @@ func reportError(cmd *cobra.Command, err error) int {
 	if code == exitUsage {
 		line += fmt.Sprintf(" (see %s --help)", cmd.CommandPath())
 	}
-	if cmd.Name() == "serve" && recordEnd(cmd, line) {
+	lines := []string{line}
+	if problems := (appliance.Problems)(nil); errors.As(err, &problems) {
+		lines = lines[:0]
+		for _, p := range problems {
+			lines = append(lines, oneLine(p))
+		}
+	}
+	if cmd.Name() == "serve" && recordEnd(cmd, lines) {
 		return code
 	}
-	_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "windhover: %s\n", line) // stderr is where failures go: no place is left to report its own
+	for _, line := range lines {
+		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "windhover: %s\n", line) // stderr is where failures go: no place is left to report its own
+	}
 	var shown shownError
 	if wantJSON(cmd) && !errors.As(err, &shown) {
 		if err := printJSON(cmd, map[string]*jsonError{"error": newJSONError(err)}); err != nil {

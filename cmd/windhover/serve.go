@@ -70,9 +70,9 @@ wrong; see windhover.toml(5).`,
 	return cmd
 }
 
-// recordEnd writes what ends a daemon, or keeps it from starting, as a record where its
-// log is read by programs. It reports false where people read it.
-func recordEnd(cmd *cobra.Command, line string) bool {
+// recordEnd writes what ends a daemon, or keeps it from starting, as a record a line where
+// its log is read by programs. It reports false where people read it.
+func recordEnd(cmd *cobra.Command, lines []string) bool {
 	flags := cmd.Flags()
 	format, _ := flags.GetString("log-format") // serve has it
 	if !flags.Changed("log-format") {
@@ -83,7 +83,9 @@ func recordEnd(cmd *cobra.Command, line string) bool {
 	if err != nil || out.ForPeople() {
 		return false
 	}
-	out.Logger().Error("windhover cannot go on", "error", line)
+	for _, line := range lines {
+		out.Logger().Error("windhover cannot go on", "error", line)
+	}
 	return true
 }
 
