@@ -451,3 +451,22 @@ func TestHostileTexts(t *testing.T) {
 	}
 	hold(t, d)
 }
+
+// A last line that is whole but for some bytes in its middle, as a lost page leaves it, is
+// none; one before it is vouched for by the next.
+func TestHolesInTheTail(t *testing.T) {
+	whole := new(testdisk.Disk)
+	write(t, whole, 3)
+	text := whole.Get(path)
+	last := bytes.LastIndexByte(text[:len(text)-1], '\n') + 1
+	for at := last; at < len(text); at++ {
+		d := new(testdisk.Disk)
+		torn := bytes.Clone(text)
+		torn[at] = 0
+		d.Put(path, torn, 0o640)
+		write(t, d, 1)
+		if r := hold(t, d); r.Repairs != 1 || r.Notes[0].Offset != int64(last) {
+			t.Fatalf("a hole at %d: %+v", at, r.Notes)
+		}
+	}
+}

@@ -139,13 +139,27 @@ func endOf(f disk.File) (e end, err error) {
 	for err == nil {
 		_, _, err = s.next()
 	}
-	e = end{first: s.first, last: s.last, at: s.at, lines: s.lines}
 	var bad *fault
-	switch {
-	case errors.Is(err, io.EOF):
-		return e, nil
-	case !errors.As(err, &bad):
+	if !errors.Is(err, io.EOF) && !errors.As(err, &bad) {
 		return e, err
+	}
+	if s.lines > 0 { // the next line vouches for each but the last
+		last := make([]byte, s.at-s.begun)
+		if _, err := f.ReadAt(last, s.begun); err != nil {
+			return e, err
+		}
+		h, err := parseHead(last)
+		if err == nil {
+			err = h.whole(last)
+		}
+		if err != nil {
+			bad = &fault{"the line " + err.Error(), false}
+			s.last, s.at, s.lines = s.prior, s.begun, s.lines-1
+		}
+	}
+	e = end{first: s.first, last: s.last, at: s.at, lines: s.lines}
+	if bad == nil {
+		return e, nil
 	}
 	sum, n, err := rest(f, s.at, size)
 	e.repair = &Record{Kind: KindRepair, Offset: s.at, Bytes: n, FileSHA256: sum.String(), Reason: fmt.Sprintf("line %d: %s", s.lines+1, bad.reason)}

@@ -190,7 +190,8 @@ func parse(p []byte) (Record, error) {
 // head is what every line begins with.
 type head struct {
 	seq  uint64
-	time time.Time
+	at   string
+	time time.Time // that is at, once whole has found it
 	prev Hash
 	kind string
 }
@@ -202,8 +203,7 @@ func (e laterError) Error() string {
 	return fmt.Sprintf("is of format %.20s, and this version of windhover knows %d", e.v, Version)
 }
 
-// parseHead reads the beginning of a line, which has one form only, and sees that the
-// rest is JSON.
+// parseHead reads the beginning of a line, which has one form only.
 func parseHead(p []byte) (h head, err error) {
 	rest := p
 	field := func(before, until string) string {
@@ -231,14 +231,20 @@ func parseHead(p []byte) (h head, err error) {
 	if h.seq, err = strconv.ParseUint(seq, 10, 63); err != nil || h.seq == 0 || seq[0] == '0' {
 		return h, fmt.Errorf("has the seq %.20q", seq)
 	}
-	if h.time, err = time.Parse(timeFormat, at); err != nil {
-		return h, fmt.Errorf("has the time %.40q", at)
-	}
+	h.at = at
 	if h.prev.UnmarshalText([]byte(prev)) != nil || strings.ToLower(prev) != prev {
 		return h, fmt.Errorf("has the prev %.80q", prev)
 	}
-	if !json.Valid(p) {
-		return h, fmt.Errorf("is no JSON object")
-	}
 	return h, nil
+}
+
+// whole sees that a line is one to its end.
+func (h *head) whole(p []byte) (err error) {
+	if h.time, err = time.Parse(timeFormat, h.at); err != nil {
+		return fmt.Errorf("has the time %.40q", h.at)
+	}
+	if !json.Valid(p) {
+		return fmt.Errorf("is no JSON object")
+	}
+	return nil
 }

@@ -15,11 +15,14 @@ import (
 // a line.
 type scanner struct {
 	r     *bufio.Reader
+	whole bool   // each line is read to its end, and not by its hash in the next one alone
 	known bool   // last is the line before the next one; else any may come
 	last  Place  // of the last good line
 	first uint64 // number of the first line of the file; 0: none was read
 	at    int64  // where the good lines end
 	lines int    // how many these are
+	begun int64  // where the last of them begins
+	prior Place  // the line before that
 }
 
 // newScanner reads a file that goes on behind a place; known: there is such a place.
@@ -51,6 +54,9 @@ func (s *scanner) next() ([]byte, head, error) {
 	}
 	p := raw[:len(raw)-1]
 	h, err := parseHead(p)
+	if err == nil && s.whole {
+		err = h.whole(p)
+	}
 	var later laterError
 	switch {
 	case errors.As(err, &later):
@@ -62,6 +68,7 @@ func (s *scanner) next() ([]byte, head, error) {
 	case (s.known || h.seq == 1) && h.prev != s.last.Hash:
 		return nil, h, &fault{fmt.Sprintf("record %d does not follow on what stands before it: its prev is %s, and that has %s", h.seq, h.prev, s.last.Hash), false}
 	}
+	s.prior, s.begun = s.last, s.at
 	s.last, s.known = Place{h.seq, sha256.Sum256(p)}, true
 	if s.lines == 0 {
 		s.first = h.seq

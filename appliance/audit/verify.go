@@ -122,6 +122,7 @@ func Verify(ctx context.Context, files []File, expect []Place) (*Report, error) 
 // file goes through one, until something in it is wrong.
 func (v *verifier) file(ctx context.Context, f File) error {
 	s := newScanner(io.NewSectionReader(f, 0, f.Size), v.place, v.known)
+	s.whole = true
 	for {
 		if s.lines%1024 == 0 && ctx.Err() != nil {
 			return context.Cause(ctx)
