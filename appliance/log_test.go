@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	stdlog "log"
 	"log/slog"
 	"strings"
 	"testing"
@@ -166,5 +167,17 @@ func TestLogDebugAllocs(t *testing.T) {
 		}
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// What a library prints is one record, however many lines it has.
+func TestLogOfLibraries(t *testing.T) {
+	for _, format := range formats {
+		var out bytes.Buffer
+		o, _ := outputOf(t, format, &out, Log{})
+		stdlog.New(o.Writer(), "", 0).Print("Unsolicited response\nstarting with \x1b[2J")
+		if got := out.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "a library says") || strings.Contains(got, "\x1b") {
+			t.Errorf("%s: %q", format, got)
+		}
 	}
 }
