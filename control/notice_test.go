@@ -71,3 +71,12 @@ func TestNoticesOfARequest(t *testing.T) {
 		}
 	}
 }
+
+// A step that nobody wants to know of costs a request no allocation.
+func TestNoticeAllocs(t *testing.T) {
+	g := newRig(t, &fake{}, nil)
+	e := &entry{key: key{"me", "r"}, op: OpChat}
+	if n := testing.AllocsPerRun(100, func() { g.desk.note(e, NoticeEnded, Observation{Code: "ok"}) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
