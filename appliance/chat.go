@@ -3,6 +3,7 @@
 package appliance
 
 import (
+	"bytes"
 	"encoding/json"
 
 	"windhover/control"
@@ -21,6 +22,7 @@ func templateMessage(m control.Message) (tokenizer.Message, error) {
 		}
 		m.Content.Parts = parts
 	}
+	m.ToolCalls = openedCalls(m.ToolCalls)
 	var out tokenizer.Message
 	raw, err := json.Marshal(m)
 	if err != nil {
@@ -30,6 +32,42 @@ func templateMessage(m control.Message) (tokenizer.Message, error) {
 		return out, control.Errorf(control.BadRequest, "message of role %q: %v", m.Role, err)
 	}
 	return out, nil
+}
+
+// openedCalls gives calls their arguments as objects, which are text on the wire:
+// templates write what they get as JSON, and text would become a string within it.
+// What is none of a call's is left as it is, for the template to judge.
+func openedCalls(raw json.RawMessage) json.RawMessage {
+	var calls []map[string]json.RawMessage
+	if len(raw) == 0 || json.Unmarshal(raw, &calls) != nil {
+		return raw
+	}
+	for _, c := range calls {
+		var function map[string]json.RawMessage
+		if json.Unmarshal(c["function"], &function) == nil && openArguments(function) {
+			if opened, err := json.Marshal(function); err == nil {
+				c["function"] = opened
+			}
+		}
+		openArguments(c)
+	}
+	if opened, err := json.Marshal(calls); err == nil {
+		return opened
+	}
+	return raw
+}
+
+func openArguments(call map[string]json.RawMessage) bool {
+	var text string
+	if json.Unmarshal(call["arguments"], &text) != nil {
+		return false
+	}
+	args := bytes.TrimSpace([]byte(text))
+	if !json.Valid(args) || args[0] != '{' {
+		return false
+	}
+	call["arguments"] = args
+	return true
 }
 
 // Speaker is what a conversation needs of a model to become tokens.

@@ -121,7 +121,7 @@ func engineRequest(s *serving, r *control.Request, tokens []int32) engine.Reques
 		Tokens: tokens, MaxTokens: r.MaxTokens, Stop: r.Stop, ThinkBudget: r.ThinkBudget, Truncate: truncate(r),
 		Raw: r.Op == control.OpGenerate, Client: r.Client, Priority: r.Priority,
 		Schema: r.Schema, JSONObject: r.JSONObject, MayThink: r.Think, Logprobs: r.Logprobs, TopLogprobs: r.TopLogprobs,
-		Tools: tools(r), MustCall: r.ToolChoice == control.ToolsRequired || r.ToolChoice == control.ToolsNamed, CallTool: r.ToolName,
+		Tools: tools(r), MustCall: r.ToolChoice == control.ToolsRequired || r.ToolChoice == control.ToolsNamed, CallTool: r.ToolName, OneCall: r.OneCall,
 		Sampling: engine.Sampling{
 			Temperature:   first(r.Temperature, g.Temperature, control.DefaultTemperature),
 			TopP:          first(r.TopP, g.TopP, control.DefaultTopP),

@@ -16,6 +16,7 @@ const (
 func (r *Request) fillForm(w *wireRequest) error {
 	r.Schema, r.JSONObject = w.Schema, w.JSONObject
 	r.Logprobs, r.TopLogprobs = w.Logprobs, w.TopLogprobs
+	r.OneCall = w.ParallelCalls != nil && !*w.ParallelCalls
 	if string(r.Schema) == "null" {
 		r.Schema = nil
 	}
@@ -101,15 +102,18 @@ func (r *Request) CheckForm() *Error {
 	if r.Schema != nil && r.Schema[0] != '{' && string(r.Schema) != "true" {
 		return Errorf(BadRequest, "json_schema is no schema: an object")
 	}
-	named := false
+	names := make(map[string]bool, len(r.Tools))
 	for i, raw := range r.Tools {
 		name, err := toolName(raw)
 		if err != nil {
 			return Errorf(BadRequest, "tools[%d]: %s", i, err)
 		}
-		named = named || name == r.ToolName
+		if names[name] {
+			return Errorf(BadRequest, "tools[%d]: name %.80q is that of another before it", i, name)
+		}
+		names[name] = true
 	}
-	if r.ToolChoice == ToolsNamed && !named {
+	if r.ToolChoice == ToolsNamed && !names[r.ToolName] {
 		return Errorf(BadRequest, "tool_choice: %.80q is not among the tools", r.ToolName)
 	}
 	return nil
@@ -119,6 +123,7 @@ func (r *Request) CheckForm() *Error {
 // or what function holds alone.
 func toolName(raw json.RawMessage) (string, error) {
 	var t struct {
+		Type     string `json:"type"`
 		Name     string `json:"name"`
 		Function *struct {
 			Name string `json:"name"`
@@ -126,6 +131,9 @@ func toolName(raw json.RawMessage) (string, error) {
 	}
 	if err := json.Unmarshal(raw, &t); err != nil {
 		return "", fmt.Errorf("want {\"type\":\"function\",\"function\":{\"name\":…,\"parameters\":…}}")
+	}
+	if t.Type != "" && t.Type != "function" {
+		return "", fmt.Errorf("type %.40q: function is the only one", t.Type)
 	}
 	if t.Function != nil {
 		t.Name = t.Function.Name

@@ -46,6 +46,8 @@ func TestFormFieldsAreChecked(t *testing.T) {
 		{OpChat, `"json_schema":{},"tools":[{"name":"f"}]`, "do not go with tools"},
 		{OpChat, `"tools":[{}]`, "tools[0]: name"},
 		{OpChat, `"tools":[{"name":"f"},7]`, "tools[1]"},
+		{OpChat, `"tools":[{"name":"f"},{"type":"function","function":{"name":"f"}}]`, `tools[1]: name "f" is that of another`},
+		{OpChat, `"tools":[{"type":"web_search","name":"f"}]`, `tools[0]: type "web_search"`},
 		{OpChat, `"tools":[{"name":"` + strings.Repeat("f", 65) + `"}]`, "tools[0]: name"},
 		{OpChat, `"tools":[` + strings.Repeat(`{"name":"f"},`, 128) + `{"name":"f"}]`, "129 tools"},
 		{OpGenerate, `"tools":[{"name":"f"}]`, "belong to chat"},

@@ -78,6 +78,7 @@ type Request struct {
 	JSONObject  bool            // the answer is a JSON object
 	ToolChoice  string          // "" (the model's), ToolsNone, ToolsRequired or ToolsNamed
 	ToolName    string          // with ToolsNamed
+	OneCall     bool            // the answer ends behind its first call
 	Logprobs    bool
 	TopLogprobs int // 0 to MaxTopLogprobs
 
@@ -171,6 +172,7 @@ type wireRequest struct {
 	Schema        json.RawMessage   `json:"json_schema,omitempty"`
 	JSONObject    bool              `json:"json_object,omitempty"`
 	ToolChoice    json.RawMessage   `json:"tool_choice,omitempty"`
+	ParallelCalls *bool             `json:"parallel_tool_calls,omitempty"`
 	Logprobs      bool              `json:"logprobs,omitempty"`
 	TopLogprobs   int               `json:"top_logprobs,omitempty"`
 	MaxTokens     *int              `json:"max_tokens,omitempty"`
@@ -287,6 +289,9 @@ func (r *Request) Encode() ([]byte, error) {
 		Temperature: r.Temperature, TopP: r.TopP, TopK: r.TopK, Seed: r.Seed,
 		Stop: r.Stop, Truncate: r.Truncate, Think: r.Think, ThinkBudget: r.ThinkBudget,
 		Target: r.Target, FromSeq: r.FromSeq,
+	}
+	if r.OneCall {
+		w.ParallelCalls = new(bool)
 	}
 	if r.ID != "" {
 		w.ID = &r.ID

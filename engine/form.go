@@ -52,7 +52,7 @@ func (g *generation) hold() error {
 		return badRequest("json_schema and json_object do not go with tools: leave out one of them")
 	}
 	if len(tools) > 0 {
-		g.tools = &toolParser{}
+		g.tools = &toolParser{once: req.OneCall}
 		for _, t := range tools {
 			g.tools.names = append(g.tools.names, t.Name)
 		}

@@ -101,6 +101,8 @@ type Request struct {
 	// that is not empty.
 	MustCall bool
 	CallTool string
+	// OneCall ends the answer behind its first call of a tool.
+	OneCall bool
 	// MayThink lets an answer that is held to a form begin with thinking.
 	MayThink bool
 	// Logprobs asks for the logprob of each token of the answer and of the

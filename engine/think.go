@@ -97,7 +97,7 @@ func (a *answer) token(id int32) bool {
 	if a.inside {
 		a.thought++
 	}
-	return a.put(a.stream.Push(id))
+	return a.put(a.stream.Push(id)) || a.tools.ended()
 }
 
 // finish shows what was held back. Text behind a stop string stays cut.

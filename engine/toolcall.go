@@ -65,6 +65,7 @@ func readTools(raw []json.RawMessage) ([]grammar.Tool, error) {
 // White space around calls is dropped.
 type toolParser struct {
 	names []string // of the tools that may be called
+	once  bool     // the first call is the end
 
 	held    string // not yet shown: white space, or the beginning of a marker
 	after   bool   // behind a call: no text yet
@@ -174,6 +175,9 @@ func (p *toolParser) give(show *strings.Builder, end string) {
 	show.Write(p.body[:p.seen])
 	show.WriteString(end)
 }
+
+// ended tells whether the answer is over with what was taken.
+func (p *toolParser) ended() bool { return p != nil && p.once && len(p.calls) > 0 }
 
 // flush returns what was held back when no more text comes.
 func (p *toolParser) flush() string {

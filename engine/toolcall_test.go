@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"windhover/internal/testmodel"
 )
 
 // parseCalls gives text to a parser in pieces of n bytes.
@@ -93,4 +95,32 @@ func FuzzToolCalls(f *testing.F) {
 			t.Fatalf("%d bytes are held", len(p.body))
 		}
 	})
+}
+
+// Where one call is wanted the answer is over with the first, and not before.
+func TestOneCall_P230(t *testing.T) {
+	m := load(t, testmodel.Write(t, testmodel.Default()), Options{})
+	const call = "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": %d}}\n</tool_call>"
+	text := "Let me see." + strings.Repeat(call, 2)
+	for _, once := range []bool{true, false} {
+		a := answer{marks: m.marks, stream: m.tok.NewStream(true), tools: &toolParser{names: []string{"f"}, once: once}}
+		calls := 0
+		for _, id := range m.tok.Encode(strings.ReplaceAll(text, "%d", "1"), false) {
+			over := a.token(id)
+			if calls = len(a.tools.calls); over != (once && calls == 1) {
+				t.Fatalf("once %v: over %v behind %d calls", once, over, calls)
+			}
+			if over {
+				break
+			}
+		}
+		a.finish()
+		want := 2
+		if once {
+			want = 1
+		}
+		if calls != want || a.text.String() != "Let me see." || a.tools.bad {
+			t.Errorf("once %v: %d calls and %q, want %d", once, calls, a.text.String(), want)
+		}
+	}
 }

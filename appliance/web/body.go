@@ -136,6 +136,7 @@ type common struct {
 	PresencePenalty  float64            `json:"presence_penalty"`
 	FrequencyPenalty float64            `json:"frequency_penalty"`
 	LogitBias        map[string]float64 `json:"logit_bias"`
+	elsewhere
 }
 
 // fill puts what the question says into a request of op. Ranges are checked where
@@ -150,6 +151,9 @@ func (h *handler) fill(op string, c *common) (*control.Request, error) {
 		return nil, unsupported("frequency_penalty", "frequency_penalty is not supported: use repeat_penalty")
 	case len(c.LogitBias) > 0:
 		return nil, unsupported("logit_bias", "logit_bias is not supported")
+	}
+	if err := c.elsewhere.check(); err != nil {
+		return nil, err
 	}
 	r := control.NewRequest(op)
 	r.Client, r.Model, r.Stop = h.opt.Client+":", modelName(c.Model), c.Stop

@@ -19,6 +19,8 @@ type chatQuestion struct {
 	MaxCompletionTokens *int              `json:"max_completion_tokens"`
 	Tools               []json.RawMessage `json:"tools"`
 	ToolChoice          json.RawMessage   `json:"tool_choice"`
+	ParallelCalls       *bool             `json:"parallel_tool_calls"`
+	FunctionCall        json.RawMessage   `json:"function_call"`
 	ResponseFormat      *struct {
 		Type   string `json:"type"`
 		Schema struct {
@@ -79,6 +81,8 @@ func (q *chatQuestion) request(h *handler) (*control.Request, error) {
 		return nil, bad("top_logprobs", "top_logprobs needs logprobs")
 	case len(q.Functions) > 0:
 		return nil, unsupported("functions", "functions is not supported: use tools")
+	case given(q.FunctionCall):
+		return nil, unsupported("function_call", "function_call is not supported: use tool_choice")
 	case len(q.Modalities) > 1 || len(q.Modalities) == 1 && q.Modalities[0] != "text":
 		return nil, unsupported("modalities", "this box answers with text")
 	case q.MaxCompletionTokens != nil:
@@ -116,7 +120,7 @@ func (q *chatQuestion) tools(r *control.Request) error {
 			Name string `json:"name"`
 		} `json:"function"`
 	}
-	r.Tools = q.Tools
+	r.Tools, r.OneCall = q.Tools, q.ParallelCalls != nil && !*q.ParallelCalls
 	choice := "auto"
 	switch {
 	case len(q.ToolChoice) == 0 || string(q.ToolChoice) == "null" || json.Unmarshal(q.ToolChoice, &choice) == nil:
@@ -148,7 +152,7 @@ func (q *chatQuestion) format(r *control.Request) error {
 	case "json_object":
 		r.JSONObject = true
 	case "json_schema":
-		if r.Schema = q.ResponseFormat.Schema.Schema; len(r.Schema) == 0 {
+		if r.Schema = q.ResponseFormat.Schema.Schema; !given(r.Schema) {
 			return bad("response_format.json_schema.schema", "response_format of type json_schema needs a schema")
 		}
 	default:
