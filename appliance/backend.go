@@ -30,6 +30,7 @@ type backend struct {
 	wake    chan struct{} // wakes the drop directory's watcher
 	pulse   *pulse
 	heat    *heat           // nil: nobody watches
+	audit   *auditor        // nil: no record is kept
 	updates *updater        // nil: what is remembered of them cannot be read
 	duties  map[string]duty // by job type
 	submit  func(client, typ, id string, params []byte) (control.JobRecord, error)
@@ -91,6 +92,7 @@ func (b *backend) Stats() control.Stats {
 		}
 		b.reg.release(m)
 	}
+	b.audit.stats(&s)
 	b.heat.stats(&s, time.Now())
 	if d := b.metrics.last.Load(); d != nil {
 		s.DecodeTokS, s.PrefillTokS = d.Decode, d.Prefill

@@ -23,6 +23,7 @@ type Config struct {
 	Policy    []Policy  `toml:"policy"`
 	Anonymous Anonymous `toml:"anonymous"`
 	Log       Log       `toml:"log"`
+	Audit     Audit     `toml:"audit"`
 }
 
 // Paths says where the appliance keeps its state.
@@ -155,6 +156,7 @@ func DefaultConfig() Config {
 			CacheMemory: "0", PrefixCache: "off", PrefixCacheSize: "1GiB", SharePrefixes: []string{}},
 		Updates: Updates{Threshold: 1, ReleaseThreshold: 1, MaxRate: "0", MaxBytes: "0"},
 		Drop:    Drop{ObserveS: 300},
+		Audit:   Audit{MaxSize: "64MiB", Keep: 16, Sync: "interval"},
 		VQF:     VQF{Layout: "any", Expect: "Q8_8X8|Q4_4X4", Check: "install"},
 		Log:     Log{Level: "info", Burst: 10},
 	}

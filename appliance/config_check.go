@@ -47,6 +47,7 @@ func (c *Config) check(places origins, bad map[string]bool) Problems {
 	k.checkUpdates()
 	k.checkPolicy()
 	k.checkLog()
+	k.checkAudit()
 	return k.found
 }
 
@@ -106,7 +107,7 @@ func (c *checker) complete() {
 	for _, p := range []struct {
 		key  string
 		path *string
-	}{{"paths.state", &c.Paths.State}, {"paths.trust", &c.Paths.Trust}, {"vqf.key_file", &c.VQF.KeyFile}, {"updates.ca_file", &c.Updates.CAFile}} {
+	}{{"paths.state", &c.Paths.State}, {"paths.trust", &c.Paths.Trust}, {"vqf.key_file", &c.VQF.KeyFile}, {"updates.ca_file", &c.Updates.CAFile}, {"audit.file", &c.Audit.File}} {
 		if *p.path == "" {
 			continue
 		}

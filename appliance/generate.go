@@ -20,6 +20,9 @@ func (b *backend) Resolve(name string) (control.ModelRef, error) {
 	if err := b.heat.refuses(); err != nil {
 		return control.ModelRef{Name: name}, err
 	}
+	if err := b.audit.refuses(); err != nil {
+		return control.ModelRef{Name: name}, err
+	}
 	return b.reg.resolve(name)
 }
 
@@ -59,6 +62,8 @@ func (b *backend) Generate(ctx context.Context, r *control.Request, emit func(co
 		Finish: finish, BadToolCall: res.BadToolCall, TTFT: res.Timing.TTFT, Model: s.ref(),
 		Usage:      Usage(res.Usage),
 		PrefillTPS: round1(res.Timing.PrefillTPS), DecodeTPS: round1(res.Timing.DecodeTPS),
+		Sampling: &control.Sampling{Seed: req.Sampling.Seed, Temperature: req.Sampling.Temperature, TopP: req.Sampling.TopP,
+			TopK: req.Sampling.TopK, MinP: req.Sampling.MinP, RepeatPenalty: req.Sampling.RepeatPenalty},
 	}, nil
 }
 

@@ -31,6 +31,9 @@ func (b *backend) JobTypes() []string {
 // RunJob carries out a command in a child process of the same binary, so that
 // running out of memory or a crash in a parser ends the job, not the daemon.
 func (b *backend) RunJob(ctx context.Context, j control.Job, report func(control.JobProgress)) (any, error) {
+	if err := b.audit.refuses(); err != nil {
+		return nil, err
+	}
 	b.log.Info("job starts", "job", j.ID, "type", j.Type, "client", j.Client)
 	var result any
 	var err error

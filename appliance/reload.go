@@ -44,6 +44,7 @@ var counts = map[string]string{
 	"updates.max_rate": atOnce, "updates.max_bytes": atOnce, "updates.ca_file": atRestart,
 
 	"policy": atOnce, "anonymous.allow": atOnce,
+	"audit.file": atRestart, "audit.max_size": atRestart, "audit.keep": atRestart, "audit.sync": atRestart, "audit.required": atRestart,
 	"log.format": atRestart, "log.level": atOnce, "log.burst": atOnce, "log.prompts": atRestart,
 }
 

@@ -64,6 +64,7 @@ type server struct {
 	changed  chan struct{} // capacity 1: models changed
 	reloads  chan chan reloaded
 	recent   events
+	audit    *auditor    // nil: no record is kept
 	httpOpen atomic.Bool // HTTP is served beyond loopback
 	stopping atomic.Bool
 
@@ -102,6 +103,7 @@ func Serve(ctx context.Context, cfg Config, opt ServeOptions) error {
 	if err != nil {
 		return errors.Join(err, socket.Close())
 	}
+	defer func() { s.audit.close() }() // behind all that it records
 	if err := s.build(topo); err != nil {
 		return errors.Join(err, socket.Close())
 	}
@@ -136,15 +138,21 @@ func (s *server) build(topo kernels.Topology) error {
 	if err != nil {
 		s.log.Warn("the record of installed models cannot be read: every model is verified again", "error", err)
 	}
+	s.audit = openAudit(s.cfg, s.log)
+	s.backend.audit = s.audit
+	s.audit.register(s.backend.metrics.reg)
 	s.deployer = newDeployer(s.cfg.Paths, b)
 	s.openUpdates()
-	s.control, err = control.New(control.Config{
+	cfg := control.Config{
 		Device: s.cfg.Device, StateDir: s.cfg.Paths.state(), Policy: s.cfg.policy(), Notify: s.notice,
 		Concurrency: s.cfg.Engine.sequences() + spareRequests, Limits: s.cfg.Engine.limits(),
 		Desired: s.desired, Observe: s.observe,
 		Groups: s.cfg.MQTT.Groups, Share: s.cfg.MQTT.Share, HomeAssistant: s.cfg.MQTT.HomeAssistant,
-	}, s.backend)
-	if err != nil {
+	}
+	if s.audit != nil {
+		cfg.Audit = s.audit.ended
+	}
+	if s.control, err = control.New(cfg, s.backend); err != nil {
 		return err
 	}
 	s.backend.metrics.reg.MustRegister(boxCollector{s.control.Counters, s.backend.Stats, s.reg.pinned})
@@ -180,7 +188,10 @@ func (s *server) openUpdates() {
 	d.grace, d.observing, d.tookBack = goneAfter, s.cfg.Drop.observing(), s.backend.metrics.backs.Inc
 	d.loaded = s.backend.metrics.models.loaded
 	s.backend.metrics.watchStore(d.store)
-	u, err := openUpdates(s.cfg, d, s.log, s.backend.metrics, func(r control.Reported) { s.control.Report(r) })
+	u, err := openUpdates(s.cfg, d, s.log, s.backend.metrics, func(r control.Reported) {
+		s.audit.reported(r)
+		s.control.Report(r)
+	})
 	if err != nil {
 		s.log.Error("no updates over the air: what is remembered of them cannot be used, and is left as it is", "error", err)
 		d.keepAll = true
@@ -210,10 +221,10 @@ func (s *server) run(ctx context.Context, socket net.Listener) error {
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
 	api := &api{b: s.backend, status: s.status, jobs: s.control.Jobs}
-	local := api.local(web.New(webBox{s: s, trusted: true}, web.Options{Client: "socket"}))
+	local := api.local(web.New(webBox{s: s, trusted: true}, web.Options{Client: "socket", Refused: s.audit.ended}))
 	wg.Go(func() { serveHTTP(inner, socket, local, s.log) })
 	if l := s.listenHTTP(); l != nil {
-		port := web.New(webBox{s: s}, web.Options{Client: "http"})
+		port := web.New(webBox{s: s}, web.Options{Client: "http", Refused: s.audit.ended})
 		wg.Go(func() { serveHTTP(inner, l, web.Guard(s.door, api.public(port)), s.log) })
 	}
 	watchCtx, stopWatch := context.WithCancel(inner)
@@ -280,6 +291,7 @@ func (s *server) run(ctx context.Context, socket net.Listener) error {
 // event tells of something that happened, over MQTT and on the page.
 func (s *server) event(o control.Occurrence) {
 	s.recent.add(o)
+	s.audit.occurred(o, control.ModelRef{Version: s.reg.versionOf(o.Model), SHA256: s.reg.digestOf(o.Model)}, *s.backend.now())
 	s.control.Event(o)
 }
 

@@ -117,6 +117,8 @@ type Stats struct {
 	Governor       string  `json:"governor"`      // chooses the clock of the cores that compute, "" where nobody does
 	MQTTReconnects uint64  `json:"mqtt_reconnects"`
 	Dropped        uint64  `json:"dropped"`
+	AuditSeq       uint64  `json:"audit_seq,omitempty"`  // of the last record of the audit file that is on the disk
+	AuditHead      string  `json:"audit_head,omitempty"` // and its hash
 }
 
 // Occurrence is a message on the event topic.

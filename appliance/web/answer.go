@@ -12,28 +12,30 @@ import (
 
 func (h *handler) chat(w http.ResponseWriter, r *http.Request) {
 	var q chatQuestion
-	h.answer(w, r, &q, &q.common, func() (*control.Request, error) { return q.request(h) }, chatStyle{})
+	h.answer(w, r, control.OpChat, &q, &q.common, func() (*control.Request, error) { return q.request(h) }, chatStyle{})
 }
 
 func (h *handler) completion(w http.ResponseWriter, r *http.Request) {
 	var q plainQuestion
-	h.answer(w, r, &q, &q.common, func() (*control.Request, error) { return q.request(h) }, plainStyle{})
+	h.answer(w, r, control.OpGenerate, &q, &q.common, func() (*control.Request, error) { return q.request(h) }, plainStyle{})
 }
 
 // answer reads a question, has it answered and writes the answer, whole or as events.
-func (h *handler) answer(w http.ResponseWriter, r *http.Request, q any, c *common, request func() (*control.Request, error), as style) {
-	free, err := h.body(w, r, q)
+func (h *handler) answer(w http.ResponseWriter, r *http.Request, op string, q any, c *common, request func() (*control.Request, error), as style) {
+	free, received, err := h.body(w, r, q)
+	if err == nil {
+		defer free()
+	}
+	var req *control.Request
+	if err == nil {
+		req, err = request()
+	}
 	if err != nil {
+		h.opt.Refused(control.Audited{Op: op, Client: h.opt.Client + ":", Local: true, Request: received, Code: problemOf(err).Code.Name})
 		writeError(w, err)
 		return
 	}
-	defer free()
-	req, err := request()
-	if err != nil {
-		writeError(w, err)
-		return
-	}
-	req.Stream = c.Stream
+	req.Stream, req.Received = c.Stream, received
 	if c.Stream {
 		s := &events{h: h, w: w, rc: http.NewResponseController(w), as: as, usage: c.StreamOptions != nil && c.StreamOptions.IncludeUsage}
 		s.run(r, req)

@@ -18,11 +18,11 @@ import (
 
 // body reads a question into v. The memory of all questions together is bounded: what
 // it takes is booked until free is called, which is after the answer. A client has
-// bodyTime for all of it.
-func (h *handler) body(w http.ResponseWriter, r *http.Request, v any) (free func(), err error) {
+// bodyTime for all of it. received is the digest of what was read to its end.
+func (h *handler) body(w http.ResponseWriter, r *http.Request, v any) (free func(), received string, err error) {
 	size := r.ContentLength
 	if size > maxBody {
-		return nil, tooLarge()
+		return nil, "", tooLarge()
 	}
 	if size < 0 {
 		size = maxBody
@@ -31,7 +31,7 @@ func (h *handler) body(w http.ResponseWriter, r *http.Request, v any) (free func
 		h.held.Add(-size)
 		full := control.Errorf(control.QueueFull, "the questions in work take %d MiB of memory", heldBodies>>20)
 		full.RetryAfter = time.Second
-		return nil, full
+		return nil, "", full
 	}
 	release := func() { h.held.Add(-size) }
 	defer func() {
@@ -43,20 +43,21 @@ func (h *handler) body(w http.ResponseWriter, r *http.Request, v any) (free func
 	_ = rc.SetReadDeadline(h.opt.Now().Add(bodyTime)) // a recorder of a test has none
 	p, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
-		return nil, tooLarge()
+		return nil, "", tooLarge()
 	}
 	if err != nil {
-		return nil, slow(err)
+		return nil, "", slow(err)
 	}
+	received = control.Digest(p)
 	// What is read from here on is whether the client is still there.
 	_ = rc.SetReadDeadline(time.Time{})
 	if !utf8.Valid(p) {
-		return nil, bad("", "the body is not UTF-8")
+		return nil, received, bad("", "the body is not UTF-8")
 	}
 	if err := json.Unmarshal(p, v); err != nil {
-		return nil, wrongJSON(err)
+		return nil, received, wrongJSON(err)
 	}
-	return release, nil
+	return release, received, nil
 }
 
 func tooLarge() error {

@@ -3,7 +3,9 @@
 package web
 
 import (
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -91,6 +93,7 @@ func TestQuestion(t *testing.T) {
 			if w := do(New(b, Options{Client: "http"}), "POST", tt.path, tt.body); w.Code != 200 {
 				t.Fatalf("status %d: %s", w.Code, w.Body)
 			}
+			tt.want.Received = fmt.Sprintf("%x", sha256.Sum256([]byte(tt.body)))
 			if got := b.last(); !reflect.DeepEqual(got, tt.want) {
 				t.Errorf("got  %+v\nwant %+v", got, tt.want)
 			}
@@ -183,4 +186,21 @@ func FuzzQuestion(f *testing.F) {
 			errorOf(t, w)
 		}
 	})
+}
+
+// A question that is refused here, and so is never asked, is handed over for a record.
+func TestRefusedHere(t *testing.T) {
+	var got []control.Audited
+	h := New(&fakeBox{}, Options{Client: "http", Refused: func(a control.Audited) { got = append(got, a) }})
+	body := `{"functions":[{}],"messages":[{"role":"user","content":"hi"}]}`
+	do(h, "POST", chatPath, body)
+	do(h, "POST", plainPath, `{`)
+	do(h, "POST", plainPath, `{"prompt":"once"}`)
+	want := []control.Audited{
+		{Op: control.OpChat, Client: "http:", Local: true, Request: fmt.Sprintf("%x", sha256.Sum256([]byte(body))), Code: "unsupported"},
+		{Op: control.OpGenerate, Client: "http:", Local: true, Request: fmt.Sprintf("%x", sha256.Sum256([]byte(`{`))), Code: "bad_request"},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
 }

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
+
+	"windhover/control"
 )
 
 // Bounds on what a client may take of the box.
@@ -23,6 +25,9 @@ const (
 type Options struct {
 	Client string // "http", "socket": clients are this, a colon, which no client of MQTT may have, and the user that they name
 	Now    func() time.Time
+	// Refused is given a question that went no further than this package, for who keeps a
+	// record; nil: nobody does.
+	Refused func(control.Audited)
 }
 
 // handler answers requests. held is the memory of bodies.
@@ -43,6 +48,9 @@ type handler struct {
 func New(box Box, opt Options) http.Handler {
 	if opt.Now == nil {
 		opt.Now = time.Now
+	}
+	if opt.Refused == nil {
+		opt.Refused = func(control.Audited) {}
 	}
 	h := &handler{box: box, opt: opt, started: opt.Now(), cross: http.NewCrossOriginProtection(), mux: http.NewServeMux()}
 	h.cross.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

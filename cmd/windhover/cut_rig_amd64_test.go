@@ -126,6 +126,7 @@ type cutBox struct {
 	t      *testing.T
 	dir    string // of the configuration
 	state  string
+	socket string
 	broker *broker.Broker
 	ear    *control.Monitor
 	log    *os.File
@@ -156,6 +157,7 @@ func newCutBox(t *testing.T, p *publisher, from string) *cutBox {
 		t.Fatal(err)
 	}
 	put(t, filepath.Join(b.dir, "trust.d", "works"+seal.SuffixFleet), pub)
+	b.socket = shortDir(t) + "/s"
 	put(t, filepath.Join(b.dir, "config.toml"), fmt.Appendf(nil, `device = "box"
 [paths]
 state = %q
@@ -169,12 +171,14 @@ broker_enforces_acl = true
 listen = ""
 [engine]
 threads = 1
+[audit]
+file = %q
 [updates]
 ca_file = %q
 [[policy]]
 client = "ops"
 allow = ["*"]
-`, b.state, filepath.Join(b.dir, "trust.d"), shortDir(t)+"/s", b.broker.URL(), filepath.Join(p.dir, "ca.pem")))
+`, b.state, filepath.Join(b.dir, "trust.d"), b.socket, b.broker.URL(), filepath.Join(b.state, "audit", "audit.jsonl"), filepath.Join(p.dir, "ca.pem")))
 	if b.log, err = os.Create(filepath.Join(b.dir, "log")); err != nil {
 		t.Fatal(err)
 	}
@@ -408,6 +412,24 @@ func (b *cutBox) whole() string {
 	}
 	if len(temporary) > 0 {
 		return fmt.Sprintf("temporary files: %v", temporary)
+	}
+	return b.audited()
+}
+
+// audited says what is wrong with the audit files, "" for nothing: their chain holds, to
+// the stop at its end.
+func (b *cutBox) audited() string {
+	paths, err := filepath.Glob(filepath.Join(b.state, "audit", "audit.jsonl*"))
+	if err != nil {
+		return err.Error()
+	}
+	r, err := verifyAudit(b.t.Context(), paths, nil)
+	if err != nil {
+		return err.Error()
+	}
+	data, err := os.ReadFile(filepath.Join(b.state, "audit", "audit.jsonl"))
+	if lines := strings.Split(string(data), "\n"); err != nil || !r.OK || len(lines) < 2 || !strings.Contains(lines[len(lines)-2], `"kind":"stop"`) {
+		return fmt.Sprintf("audit: %v, %v, the last lines are %.2000q", r.Err(), err, data[max(0, len(data)-1000):])
 	}
 	return ""
 }
