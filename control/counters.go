@@ -32,6 +32,9 @@ type Counters struct {
 // Drop is why a link gave a message up.
 type Drop struct{ Link, Reason string }
 
+// MarshalText makes it a key of a JSON object: diag shows the counters.
+func (d Drop) MarshalText() ([]byte, error) { return []byte(d.Link + "/" + d.Reason), nil }
+
 // Reasons of a Drop.
 const (
 	DropBehind  = "behind"  // it came while the device was busy with others
@@ -43,6 +46,9 @@ const (
 
 // JobEnd is how a job ended. Type is one of those that the device knows, or "other".
 type JobEnd struct{ Type, Status string }
+
+// MarshalText makes it a key of a JSON object.
+func (e JobEnd) MarshalText() ([]byte, error) { return []byte(e.Type + "/" + e.Status), nil }
 
 // Counters reads them all.
 func (s *Server) Counters() Counters {
