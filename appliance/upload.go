@@ -23,6 +23,11 @@ func receive(ctx context.Context, dir, name string, size int64, r io.Reader) (n 
 	if err := room(dir, max(size, 0)); err != nil {
 		return 0, err
 	}
+	defer func() {
+		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+			err = control.Errorf(control.InsufficientStore, "the disk of the drop directory is full, of bytes or of files: remove a model, or what else lies there")
+		}
+	}()
 	f, err := os.CreateTemp(dir, temporaryBegin+"*"+temporaryEnd)
 	if err != nil {
 		return 0, err
@@ -31,9 +36,6 @@ func receive(ctx context.Context, dir, name string, size int64, r io.Reader) (n 
 		if err != nil {
 			_ = f.Close()           // the first error is the one to tell
 			_ = os.Remove(f.Name()) // likewise
-		}
-		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
-			err = control.Errorf(control.InsufficientStore, "the disk of the drop directory is full: remove a model")
 		}
 	}()
 	for {

@@ -456,5 +456,5 @@ func storageError(err error) *Error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return Errorf(InsufficientStore, "the job could not be stored: %v", err)
 	}
-	return Errorf(Internal, "the job could not be stored: %v", err)
+	return Errorf(Internal, "the job could not be stored: %v: see what the kernel says of the storage (dmesg)", err)
 }

@@ -88,7 +88,7 @@ func (u *Updater) prepare(p *plan) error {
 	case disk.Full(err):
 		return control.Errorf(control.InsufficientStore, "the update cannot be planned, the disk is full: remove a model or give paths.state a larger disk")
 	}
-	return fmt.Errorf("plan of an update: %w", err)
+	return fmt.Errorf("plan of an update: %w: see what the kernel says of the storage (dmesg)", err)
 }
 
 // dropPlans forgets the plans of what is not to be kept.
