@@ -93,13 +93,20 @@ func (c *chain) write(lines []byte, place Place) error {
 	return nil
 }
 
-// sync puts everything that was written on the disk.
+// sync puts everything that was written on the disk, and looks whether the file is still
+// where it belongs: somebody may have removed it to have room.
 func (c *chain) sync() error {
 	if c.safe == c.last {
 		return nil
 	}
 	if err := c.f.Sync(); err != nil {
 		return err
+	}
+	switch n, err := sizeOf(c.d, c.path); {
+	case err != nil:
+		return err
+	case n < c.size:
+		return fmt.Errorf("%s has %d bytes, and %d were written", c.path, n, c.size)
 	}
 	c.safe = c.last
 	return nil

@@ -470,3 +470,50 @@ func TestHolesInTheTail(t *testing.T) {
 		}
 	}
 }
+
+// A file that somebody takes away while it is written is noticed: the chain goes on behind
+// what it holds, and says so. One that somebody cuts shows in the chain.
+func TestTakenAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		at, away := filepath.Join(dir, "audit.jsonl"), filepath.Join(dir, "away")
+		n := new(told)
+		l := audit.Open(audit.Config{Path: at, MaxSize: 1 << 20, SyncEach: true, Tell: n.tell}, audit.Record{Kind: audit.KindStart})
+		l.Settle(request(1))
+		if err := os.Rename(at, away); err != nil {
+			t.Fatal(err)
+		}
+		l.Settle(request(2)) // into the file that is gone
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		if l.Settle(request(3)); l.Ready() != nil || n.count(audit.NoticeFailed) != 1 || n.count(audit.NoticeRepair) != 1 {
+			t.Errorf("%v, %+v", l.Ready(), n.list)
+		}
+		read := func(name string) audit.File {
+			data, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return file(filepath.Base(name), data)
+		}
+		if r := verify(t, []audit.File{read(at), read(away)}); !r.OK || r.Repairs != 1 || r.Records != 5 || r.First != 1 {
+			t.Errorf("with the file that was taken away: %+v, %v", r, r.Err())
+		}
+		if r := verify(t, []audit.File{read(at)}); !r.OK || r.First != 4 || r.Repairs != 1 {
+			t.Errorf("without it: %+v, %v", r, r.Err())
+		}
+		if err := os.Truncate(at, read(at).Size-5); err != nil { // into the last line
+			t.Fatal(err)
+		}
+		l.Settle(request(4))
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		if err := l.Ready(); err != nil {
+			t.Error(err)
+		}
+		end(t, l)
+		if r := verify(t, []audit.File{read(away), read(at)}); r.OK && r.Repairs < 2 {
+			t.Errorf("a file that was cut: %+v", r)
+		}
+	})
+}

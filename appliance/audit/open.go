@@ -26,6 +26,9 @@ func (c *chain) open() error {
 		if err != nil {
 			return err
 		}
+		if c.last.Seq > last.Seq { // it was there: who has it has the records
+			last, repairs = c.last, append(repairs, Record{Kind: KindRepair, File: filepath.Base(c.path), Reason: "the file was taken away while it was written"})
+		}
 		return c.begin(last, repairs)
 	}
 	if err != nil {
@@ -37,7 +40,14 @@ func (c *chain) open() error {
 	}
 	switch {
 	case e.repair == nil && e.lines > 0:
+		had := c.last.Seq
 		c.f, c.size, c.first, c.torn, c.last = f, e.at, e.first, false, e.last
+		if had > e.last.Seq {
+			r := Record{Kind: KindRepair, File: filepath.Base(c.path), Lost: had - e.last.Seq, Reason: "records that were written are in the file no more"}
+			if err := c.lead(r); err != nil {
+				return err
+			}
+		}
 		return c.settle()
 	case e.repair == nil: // a file that was begun, and no more
 		last, repairs, err := c.before()
