@@ -232,7 +232,10 @@ func (b *browser) shot(name string) {
 	var r struct {
 		Data string `json:"data"`
 	}
+	// The picture is as wide as the page beside its bar, and has none: the page would be cut.
+	b.call("Emulation.setScrollbarsHidden", map[string]any{"hidden": true}, nil)
 	b.call("Page.captureScreenshot", map[string]any{"format": "png", "captureBeyondViewport": true}, &r)
+	b.call("Emulation.setScrollbarsHidden", map[string]any{"hidden": false}, nil)
 	data, err := base64.StdEncoding.DecodeString(r.Data)
 	if err != nil {
 		b.t.Fatal(err)
