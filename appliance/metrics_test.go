@@ -121,7 +121,10 @@ func TestMetricsCountWhatIsDone_P240(t *testing.T) {
 	}
 	defer house.Close()
 	line := newTelephone(t, inner)
-	b := startBox(t, func(c *Config) { c.MQTT.URL, c.MQTT.Embedded.Listen = "mqtt://"+line.addr, inner })
+	b := startBox(t, func(c *Config) {
+		c.MQTT.URL, c.MQTT.Embedded.Listen = "mqtt://"+line.addr, inner
+		c.Audit.File = filepath.Join(t.TempDir(), "audit.jsonl") // it has metrics of its own
+	})
 	b.drop(t, "m.vqf", tinyModel(t, nil))
 	b.ready(t, "m")
 	b.connected(t)
