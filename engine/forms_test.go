@@ -12,6 +12,7 @@ import (
 	"os"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 
 	"windhover/engine/grammar"
@@ -21,15 +22,17 @@ import (
 
 // holdSearch makes search number n for a mask wait until it is let go; held says that it
 // has come.
-func holdSearch(m *Model, n int) (held <-chan struct{}, letGo func()) {
+func holdSearch(t *testing.T, m *Model, n int) (held <-chan struct{}, letGo func()) {
 	reached, gone := make(chan struct{}), make(chan struct{})
+	letGo = sync.OnceFunc(func() { close(gone) })
+	t.Cleanup(letGo)
 	m.forms.searches = func() {
 		if n--; n == 0 {
 			close(reached)
 			<-gone
 		}
 	}
-	return reached, func() { close(gone) }
+	return reached, letGo
 }
 
 // While it is found out what may come next in one answer, others are computed, whether
@@ -43,7 +46,7 @@ func TestMasksHoldUpNobody_P227(t *testing.T) {
 	}
 	for _, n := range []int{1, 2, 5} {
 		m := load(t, path, Options{CacheBytes: 16 << 20}) // room for several
-		held, letGo := holdSearch(m, n)
+		held, letGo := holdSearch(t, m, n)
 		type answer struct {
 			*Result
 			err error
@@ -86,7 +89,7 @@ func TestMasksHoldUpNobody_P227(t *testing.T) {
 func TestGivenUpWhileAMaskIsFound(t *testing.T) {
 	for _, n := range []int{1, 3} {
 		m := load(t, testmodel.Write(t, testmodel.Default()), Options{})
-		held, letGo := holdSearch(m, n)
+		held, letGo := holdSearch(t, m, n)
 		ctx, cancel := context.WithCancel(context.Background())
 		// Another form waits for its turn to search, and gives up as well.
 		waits := make(chan error, 1)
