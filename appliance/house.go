@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -106,7 +107,7 @@ func (h *house) start() (err error) {
 	case <-h.ill: // that was the last one
 	default:
 	}
-	if h.free() >= brokerSpace {
+	if h.free() >= brokerSpace && takesFiles(h.disk) {
 		h.opt.Dir, h.opt.MaxStore = h.disk, 0
 		if h.b, err = broker.Start(h.opt); err == nil {
 			return nil
@@ -147,12 +148,32 @@ func (h *house) keep(ctx context.Context) {
 			case h.mem == "" && free < brokerSpace/4:
 				h.log.Warn("the disk is nearly full: the embedded broker leaves it before it fails", "free", free)
 				h.again(ctx)
-			case h.mem != "" && free >= 2*brokerSpace:
+			case h.mem != "" && free >= 2*brokerSpace && takesFiles(h.disk):
 				h.log.Info("the disk has room again: the embedded broker returns to it", "free", free)
 				h.again(ctx)
 			}
 		}
 	}
+}
+
+// takesFiles says whether a directory takes some files and bytes more: that there are
+// bytes does not say it, where inodes are missing or the file system is read-only. A
+// broker that tries it would end all connections for nothing, again and again.
+func takesFiles(dir string) (ok bool) {
+	if os.MkdirAll(dir, 0o700) != nil {
+		return false
+	}
+	probe, err := os.MkdirTemp(dir, temporaryBegin+"*"+temporaryEnd)
+	if err != nil {
+		return false
+	}
+	defer func() { ok = os.RemoveAll(probe) == nil && ok }()
+	for i := range 2 * 16 { // streams have some files each
+		if os.WriteFile(filepath.Join(probe, strconv.Itoa(i)), make([]byte, 4<<10), 0o600) != nil {
+			return false
+		}
+	}
+	return true
 }
 
 func (h *house) again(ctx context.Context) {

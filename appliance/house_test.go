@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"windhover/control/broker"
 )
 
@@ -65,6 +67,57 @@ func TestBrokerLeavesAFullDisk_P134(t *testing.T) {
 	h.again(context.Background())
 	if h.where() != h.disk || h.url() != url || !answers(url) || exists(memory) {
 		t.Errorf("with room again: store on %s, at %s; memory directory left: %v", h.where(), h.url(), exists(memory))
+	}
+}
+
+// So it does where bytes are free and files are what is missing, and does not try to
+// return before there is room for them.
+func TestBrokerLeavesADiskWithoutInodes(t *testing.T) {
+	free := int64(1 << 30)
+	h := testHouse(t, &free)
+	if err := os.MkdirAll(h.disk, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("tmpfs", h.disk, "tmpfs", 0, "size=64m,nr_inodes=500"); err != nil {
+		t.Skip("a small disk cannot be mounted:", err)
+	}
+	t.Cleanup(func() {
+		h.close()
+		if err := unix.Unmount(h.disk, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	if !h.open(context.Background()) || h.where() != h.disk {
+		t.Fatalf("on a disk with room the store is on %s", h.where())
+	}
+	many := filepath.Join(h.disk, "many")
+	err := os.Mkdir(many, 0o700)
+	for i := 0; err == nil; i++ {
+		err = os.WriteFile(filepath.Join(many, fmt.Sprint(i)), nil, 0o600)
+	}
+	if !errors.Is(err, unix.ENOSPC) {
+		t.Fatal(err)
+	}
+	if takesFiles(h.disk) {
+		t.Error("a disk without inodes takes files")
+	}
+	h.again(context.Background())
+	if h.where() != "memory" || !answers(h.url()) {
+		t.Errorf("without inodes the store is on %s", h.where())
+	}
+	if err := os.RemoveAll(many); err != nil {
+		t.Fatal(err)
+	}
+	if !takesFiles(h.disk) {
+		t.Error("with room again it takes none")
+	}
+	h.again(context.Background())
+	if h.where() != h.disk || !answers(h.url()) {
+		t.Errorf("with room again the store is on %s", h.where())
+	}
+	left, err := filepath.Glob(filepath.Join(h.disk, temporaryBegin+"*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
 	}
 }
 
