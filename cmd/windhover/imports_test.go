@@ -53,6 +53,7 @@ var allowed = map[string][]string{
 	"internal/testsm2":   {},
 	"internal/testdisk":  {"appliance/disk"},
 	"internal/testcut":   {},
+	"scripts/hours":      {},
 	"scripts/plot-speed": {},
 	"scripts/seed-model": {"internal/testmodel", "kernels", "vqf"},
 }

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// steady are hours of a daemon that stays as it is, but for what goes up and down.
+func steady(n int) []row {
+	var rows []row
+	for h := 1; h <= n; h++ {
+		wave := int64(h*7%5) * 300
+		rows = append(rows, row{hour: h, rss: 60000 + wave, anon: 40000 + wave, heap: 9000 + wave/4, goroutines: 50 + int64(h%2), files: 30,
+			state: 4000, inodes: 60, journal: 8000, written: int64(h) * 100, answered: int64(h) * 80, scan: 12})
+	}
+	for h := range min(n, warm-1) { // while caches fill
+		rows[h].anon, rows[h].heap = 20000, 5000
+	}
+	return rows
+}
+
+func notFlat(t *testing.T, rows []row) []string {
+	t.Helper()
+	list, err := judge(rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, v := range list {
+		if !v.flat() {
+			names = append(names, v.name)
+		}
+	}
+	return names
+}
+
+func TestSteadyHoursAreFlat(t *testing.T) {
+	for _, n := range []int{12, 24, 72} {
+		if names := notFlat(t, steady(n)); len(names) != 0 {
+			t.Errorf("%d hours: not flat: %v", n, names)
+		}
+	}
+}
+
+// A leak shows whether it comes bit by bit or all at once, and however it hides.
+func TestWhatGrowsIsFound(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		grow func(r *row, hour int64)
+	}{
+		{"resident, anonymous", func(r *row, h int64) { r.anon += 160 * h }},
+		{"resident, anonymous", func(r *row, h int64) { r.anon += (h / 60) * 9000 }},
+		{"heap after collection", func(r *row, h int64) { r.heap += 40 * h }},
+		{"goroutines", func(r *row, h int64) { r.goroutines += h / 15 }},
+		{"open files", func(r *row, h int64) { r.files += h / 15 }},
+		{"state directory", func(r *row, h int64) { r.state += 20 * h }},
+		{"files in it", func(r *row, h int64) { r.inodes += h / 2 }},
+	} {
+		rows := steady(72)
+		for i := range rows {
+			c.grow(&rows[i], int64(rows[i].hour))
+		}
+		if names := notFlat(t, rows); !slices.Equal(names, []string{c.name}) {
+			t.Errorf("%s: found %v", c.name, names)
+		}
+	}
+}
+
+func TestTooFewHoursSayNothing(t *testing.T) {
+	if _, err := judge(steady(2*warm - 1)); err == nil {
+		t.Error("hours that were not enough were judged")
+	}
+	if _, err := judge(append(steady(20), row{hour: 22})); err == nil {
+		t.Error("an hour is missing, and nobody says so")
+	}
+}
+
+func TestLogIsReadAsItWasWritten(t *testing.T) {
+	rows := steady(24)
+	rows[20].failed = 1
+	var b strings.Builder
+	fmt.Fprintln(&b, "== 24 hours\n"+header)
+	for _, r := range rows {
+		fmt.Fprintln(&b, r)
+		fmt.Fprintln(&b, "ok      something at 3:00")
+	}
+	file := filepath.Join(t.TempDir(), "log")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(b.String())
+	if _, _, err := readLog(file); err == nil || !strings.Contains(err.Error(), "end") {
+		t.Errorf("a log without an end: %v", err)
+	}
+	write(b.String() + "FAILED  something at 4:00\nend     1 answered\n")
+	got, failures, err := readLog(file)
+	if err != nil || failures != 1 || !slices.Equal(got, rows) {
+		t.Errorf("read %v, %d failures, %v; wrote %v", got, failures, err, rows)
+	}
+	if err := judgeLog(file, filepath.Join(t.TempDir(), "x.svg")); err == nil || !strings.Contains(err.Error(), "FAILED") {
+		t.Errorf("a log with a failure: %v", err)
+	}
+}
+
+func TestDrawingIsXML(t *testing.T) {
+	svg := draw(steady(72))
+	for d := xml.NewDecoder(strings.NewReader(svg)); ; {
+		if _, err := d.Token(); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := strings.Count(svg, `class="s"`); n != len(measures)+1 {
+		t.Errorf("%d lines", n)
+	}
+}
+
+// Each happening comes in 72 hours, and one that is set right is set wrong before.
+func TestHappenings(t *testing.T) {
+	off := 0
+	for minute := 1; minute <= 72*60; minute++ {
+		for _, h := range happenings {
+			if !h.due(minute) || !strings.HasPrefix(h.name, "clock ") {
+				continue
+			}
+			if off++; h.name == "clock right" {
+				off = 0
+			} else if off > 1 {
+				t.Errorf("minute %d: %s while the clock is wrong", minute, h.name)
+			}
+		}
+	}
+	if off != 0 {
+		t.Error("at the end the clock is wrong")
+	}
+	for _, h := range happenings {
+		if h.at < 1 || h.at > 71*60 || h.every < 0 {
+			t.Errorf("%s: at minute %d, every %d", h.name, h.at, h.every)
+		}
+	}
+}
