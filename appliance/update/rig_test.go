@@ -216,6 +216,13 @@ func (c *cdn) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
+// count is how many requests came.
+func (c *cdn) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.asked
+}
+
 // rig is a box that is running.
 type rig struct {
 	*update.Updater
