@@ -119,7 +119,7 @@ func (l *life) whileAsking(what string, n int, do func() error) error {
 	var wg sync.WaitGroup
 	done := errors.New("nobody heard that the request was accepted")
 	id := fmt.Sprintf("ask%d", n)
-	r, err := l.devices[n%len(l.devices)].ask("generate", id, question(id, "once upon a time", 100), func() {
+	r, err := l.devices[n%len(l.devices)].ask("generate", id, question(id, "once upon a time", 40), func() {
 		wg.Go(func() { done = do() })
 	})
 	wg.Wait()
@@ -157,7 +157,7 @@ func epoch(l *life, n int) error {
 func (l *life) step(n int, off time.Duration) error {
 	set := errors.New("nobody heard that the request was accepted")
 	id := fmt.Sprintf("step%d", n)
-	q := question(id, "once upon a time", 100)
+	q := question(id, "once upon a time", 40)
 	q["deadline_ms"] = int(5 * time.Minute / time.Millisecond)
 	r, err := l.devices[n%len(l.devices)].ask("generate", id, q, func() { set = l.set(off) })
 	l.answer("clock set", r, errors.Join(err, set, l.same(r.Model.SHA256+"once", r.Text)), "stop", "length")

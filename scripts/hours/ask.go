@@ -20,18 +20,15 @@ func (l *life) one(n int) {
 	k := n / 2
 	d, id, word := l.devices[k%len(l.devices)], fmt.Sprintf("m%d", n), fmt.Sprintf("hello %d", n%97)
 	switch k / len(l.devices) % 4 {
-	case 0:
-		r, err := d.ask("prompt", "", []byte(word), nil)
-		l.answer("prompt", r, err)
-	case 1:
-		r, err := d.ask("generate", id, question(id, word, 4), nil)
+	case 0, 1:
+		r, err := d.ask("generate", id, question(id, word, 3), nil)
 		l.answer("generate", r, errors.Join(err, l.same(r.Model.SHA256+" "+word, r.Text)), "stop", "length")
 	case 2: // a talk that grows, which begins with what was computed before
 		talk := message("hello")
 		for i := range n % 5 {
 			talk = append(talk, map[string]string{"role": "assistant", "content": "well"}, map[string]string{"role": "user", "content": fmt.Sprint("and ", i)})
 		}
-		r, err := d.ask("chat", id, map[string]any{"id": id, "model": "tiny", "messages": talk, "temperature": 0, "max_tokens": 4}, nil)
+		r, err := d.ask("chat", id, map[string]any{"id": id, "model": "tiny", "messages": talk, "temperature": 0, "max_tokens": 3}, nil)
 		l.answer("chat", r, errors.Join(err, l.same(fmt.Sprint(r.Model.SHA256, talk), r.Text)), "stop", "length")
 	default:
 		r, err := d.ask("tokenize", id, map[string]any{"id": id, "model": "tiny", "text": word}, nil)
@@ -47,6 +44,14 @@ func (l *life) one(n int) {
 		}
 		l.tell("http", err)
 	}
+}
+
+// plain is a question that is nothing but its text, of which the answer is as long as the
+// model likes.
+func (l *life) plain(n int) error {
+	r, err := l.devices[n%len(l.devices)].ask("prompt", "", []byte("hello"), nil)
+	l.answer("prompt", r, err)
+	return nil
 }
 
 // many is twelve questions at the same time, three of each device.

@@ -32,10 +32,11 @@ func (l *life) happen(h happening, minute int) {
 
 const day = 24 * time.Hour
 
-// happenings are what is not a question of each minute. The order is that within one.
+// happenings are what is not a question of every other minute. The order is that within one.
 var happenings = []happening{
 	{"bad messages", 15, 120, (*life).badMessages, true},
 	{"request with its time", 25, 60, (*life).timed, true},
+	{"plain question", 30, 240, (*life).plain, true},
 	{"reader that leaves", 35, 240, (*life).leaves, false},
 	{"reload", 45, 180, (*life).reload, false},
 	{"many at once", 50, 60, (*life).many, true},

@@ -33,7 +33,7 @@ func get(path string) (string, error) {
 
 // complete asks the way OpenAI's clients do.
 func complete(prompt string) (string, error) {
-	resp, err := post(map[string]any{"model": "tiny", "temperature": 0, "max_tokens": 6, "messages": message(prompt)})
+	resp, err := post(map[string]any{"model": "tiny", "temperature": 0, "max_tokens": 3, "messages": message(prompt)})
 	if err != nil {
 		return "", err
 	}
@@ -56,7 +56,7 @@ func complete(prompt string) (string, error) {
 
 // walkAway begins to read a long answer and leaves.
 func walkAway() error {
-	resp, err := post(map[string]any{"model": "tiny", "stream": true, "max_tokens": 100, "messages": message("a long story")})
+	resp, err := post(map[string]any{"model": "tiny", "stream": true, "max_tokens": 60, "messages": message("a long story")})
 	if err != nil {
 		return err
 	}
