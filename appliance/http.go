@@ -76,20 +76,25 @@ func respondJSON(w http.ResponseWriter, v any) {
 	_ = json.NewEncoder(w).Encode(v)
 }
 
-// serveHTTP runs a server on l until ctx ends. The times hold for who is quick by
-// nature; handlers that read or write much give more (package web).
+// serveHTTP runs a server on l until ctx ends and what was asked before is answered, for
+// a second at most. The times hold for who is quick by nature; handlers that read or write
+// much give more (package web).
 func serveHTTP(ctx context.Context, l net.Listener, h http.Handler, log *slog.Logger) {
 	srv := &http.Server{Handler: web.Linger(watched(h, log)), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute,
 		MaxHeaderBytes: 16 << 10, ErrorLog: stdlog.New(lineWriter{log, "the HTTP server says"}, "", 0)}
+	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
+		defer close(ended)
 		c, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		if srv.Shutdown(c) != nil {
 			_ = srv.Close() // whoever still reads has had his second
 		}
 	})
-	defer stop()
 	if err := srv.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
 		log.Error("HTTP ends", "address", l.Addr().String(), "error", err)
+	}
+	if !stop() { // Serve is back as soon as nobody else may come in
+		<-ended
 	}
 }

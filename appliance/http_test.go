@@ -5,9 +5,11 @@ package appliance
 import (
 	"context"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"windhover/control"
@@ -45,4 +47,51 @@ func TestAPI(t *testing.T) {
 	check(public, "GET", "/readyz", 200, "ready")
 	check(public, "GET", "/metrics", 200, `windhover_model_state{name="m",state="ready"} 1`)
 	check(public, "GET", "/metrics", 200, `windhover_weights_read_bytes_total{name="m",residency="full"} 0`)
+}
+
+// Who was let in before the end is answered before it: the process may go when serveHTTP
+// is back.
+func TestServerEndsAfterItsAnswers(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	asked, release, back := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	var answered atomic.Bool
+	go func() {
+		serveHTTP(ctx, l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			close(asked)
+			<-release
+			respond(w, http.StatusOK, "ok\n")
+			answered.Store(true)
+		}), slog.New(slog.DiscardHandler))
+		if !answered.Load() {
+			t.Error("the server is back before it has answered")
+		}
+		close(back)
+	}()
+	code := make(chan int, 1)
+	go func() {
+		resp, err := http.Get("http://" + l.Addr().String())
+		if err != nil {
+			t.Error(err)
+			code <- 0
+			return
+		}
+		_ = resp.Body.Close() // only the code is of interest
+		code <- resp.StatusCode
+	}()
+	<-asked
+	cancel()
+	until(t, "nobody else comes in", func() bool {
+		c, err := net.Dial("tcp", l.Addr().String())
+		return err != nil || c.Close() != nil
+	})
+	close(release)
+	if c := <-code; c != http.StatusOK {
+		t.Errorf("the answer has code %d", c)
+	}
+	<-back
 }
