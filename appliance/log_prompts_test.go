@@ -28,24 +28,6 @@ const (
 	secretAnswer = "Tiny model."
 )
 
-// lockedLog is a buffer that a daemon writes and a test reads.
-type lockedLog struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *lockedLog) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *lockedLog) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
-
 // startLogged runs an appliance whose log is out, with a model that answers, and
 // returns how to stop it.
 func startLogged(t *testing.T, out *LogOutput, change func(*Config)) (*box, func()) {
@@ -185,7 +167,7 @@ func (b *box) askAll(t *testing.T) (n int, retained string) {
 func TestNoPromptAnywhere(t *testing.T) {
 	for _, format := range formats {
 		t.Run(format, func(t *testing.T) {
-			var log lockedLog
+			var log lines
 			out, _ := outputOf(t, format, &log, Log{Level: "debug"})
 			b, stop := startLogged(t, out, func(c *Config) { c.Log.Level, c.Log.Burst = "debug", 0 })
 			n, retained := b.askAll(t)
@@ -236,7 +218,7 @@ func TestNoPromptAnywhere(t *testing.T) {
 // A box that answers a hundred thousand requests a day has no record of one at info,
 // wrong ones included.
 func TestInfoHasNoRequests(t *testing.T) {
-	var log lockedLog
+	var log lines
 	out, _ := outputOf(t, "text", &log, Log{Level: "info"})
 	b, stop := startLogged(t, out, nil)
 	b.askAll(t)
@@ -250,7 +232,7 @@ func TestInfoHasNoRequests(t *testing.T) {
 
 // With log.prompts the words are there, cut, and whoever starts it is warned.
 func TestPromptsAreLoggedWhenAsked(t *testing.T) {
-	var log lockedLog
+	var log lines
 	out, _ := outputOf(t, "text", &log, Log{Level: "debug"})
 	b, stop := startLogged(t, out, func(c *Config) { c.Log.Prompts, c.Log.Burst = true, 0 })
 	b.askAll(t)

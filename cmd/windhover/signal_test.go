@@ -3,13 +3,11 @@
 package main
 
 import (
-	"bufio"
 	"errors"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -28,29 +26,9 @@ func TestSecondSignal(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	env := append(os.Environ(), "WINDHOVER_DEVICE=box1", "WINDHOVER_PATHS_STATE="+dir, "WINDHOVER_HTTP_LISTEN=", "WINDHOVER_MQTT_EMBEDDED_LISTEN=127.0.0.1:"+port)
-	serve := exec.Command(program, "serve", "--config", "")
-	serve.Env = env
-	log, err := serve.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := serve.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = serve.Process.Kill() }) // it has ended, unless the test failed
-	lines := bufio.NewScanner(log)
-	said := func(what string) {
-		t.Helper()
-		for lines.Scan() {
-			if strings.Contains(lines.Text(), what) {
-				return
-			}
-		}
-		t.Fatalf("serve never says %q", what)
-	}
-	said("mqtt link up")
-	said("mqtt link up")
+	env := []string{"WINDHOVER_DEVICE=box1", "WINDHOVER_PATHS_STATE=" + dir, "WINDHOVER_HTTP_LISTEN=", "WINDHOVER_MQTT_EMBEDDED_LISTEN=127.0.0.1:" + port}
+	serve := startDaemon(t, env, "--config", "")
+	serve.said(t, "mqtt link up", "mqtt link up")
 	// One that takes seconds for an answer.
 	c := testmodel.Default()
 	c.Random, c.Layers, c.Dim, c.FFN, c.Heads, c.KVHeads, c.HeadDim, c.MaxSeq = true, 8, 512, 1536, 8, 4, 64, 4096
@@ -61,9 +39,9 @@ func TestSecondSignal(t *testing.T) {
 	if err := os.Rename(tmp, filepath.Join(dir, "drop", "slow.vqf")); err != nil {
 		t.Fatal(err)
 	}
-	said("model ready")
+	serve.said(t, "model ready")
 	send := exec.Command(program, "send", "--raw", "--max-tokens", "4000", "--temperature", "0", "--client", "me", "hello")
-	send.Env = env
+	send.Env = append(os.Environ(), env...)
 	answer, err := send.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +59,7 @@ func TestSecondSignal(t *testing.T) {
 	if err := serve.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	said("draining")
+	serve.said(t, "draining")
 	if err := serve.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
