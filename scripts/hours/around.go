@@ -176,15 +176,30 @@ func publish(release int) func(*life, int) error {
 	}
 }
 
-// reports wants the box to serve a version, and to say so of the document.
-func reports(version, says string) func(*life, int) error {
-	return func(l *life, _ int) error {
-		doc := l.works.document("reported")
-		if !strings.Contains(doc, `"serves":"`+version+`"`) || !strings.Contains(doc, says) {
-			return fmt.Errorf("version %s, %s: %s", version, says, doc)
+// serves wants the box to answer with a version, and to report that of the document.
+func serves(version string, says ...string) func(*life, int) error {
+	return func(l *life, n int) error {
+		id := fmt.Sprintf("shop%d", n)
+		r, err := l.devices[0].ask("generate", id, map[string]any{"id": id, "model": "shop", "prompt": "hello", "max_tokens": 4}, nil)
+		if err == nil && r.Model.Version != version {
+			err = fmt.Errorf("version %q answers instead of %s", r.Model.Version, version)
 		}
-		r, err := l.devices[0].ask("generate", "shop-"+version+l.age(), map[string]any{"id": "shop-" + version + l.age(), "model": "shop", "prompt": "hello", "max_tokens": 4}, nil)
 		l.answer("what a release serves", r, err)
-		return nil
+		return reported(l.works.document("reported"), says...)
 	}
+}
+
+// reported wants these parts in what a box reports.
+func reported(document string, says ...string) error {
+	for _, s := range says {
+		if !strings.Contains(document, s) {
+			return fmt.Errorf("%s is not in %s", s, document)
+		}
+	}
+	return nil
+}
+
+// current is what a box reports that serves a version as it was told to.
+func current(version string) []string {
+	return []string{`"status":"current"`, `"serves":"` + version + `"`}
 }

@@ -28,7 +28,8 @@ type reply struct {
 	IDs    []int  `json:"ids"`
 	Found  bool   `json:"found"`
 	Model  struct {
-		SHA256 string `json:"sha256"`
+		SHA256  string `json:"sha256"`
+		Version string `json:"version"`
 	} `json:"model"`
 	Error struct {
 		Code    string `json:"code"`

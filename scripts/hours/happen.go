@@ -53,7 +53,7 @@ var happenings = []happening{
 	{"journal rotated", 1435, 1440, (*life).rotate, false},
 
 	{"release 1 published", 3 * 60, 0, publish(1), false},
-	{"release 1 serves", 3*60 + 20, 0, reports("1.1", `"status":"current"`), false},
+	{"release 1 serves", 3*60 + 20, 0, serves("1.1", current("1.1")...), false},
 
 	{"clock an hour ahead", 8*60 + 5, 0, clock(time.Hour), true},
 	{"clock right", 11*60 + 5, 0, clock(0), true},
@@ -63,10 +63,10 @@ var happenings = []happening{
 	{"clock right", 25*60 + 5, 0, clock(0), true},
 	{"clock 40 days ahead", 30*60 + 5, 0, clock(40 * day), true},
 	{"release 2 published, expired by that clock", 31 * 60, 0, publish(2), false},
-	{"release 2 refused", 31*60 + 20, 0, reports("1.1", `manifest_expired`), false},
+	{"release 2 refused", 31*60 + 20, 0, serves("1.1", `"rev":2`, `"status":"failed"`, `"code":"manifest_expired"`), false},
 	{"clock right", 33*60 + 5, 0, clock(0), true},
 	{"release 2 published again", 34 * 60, 0, publish(2), false},
-	{"release 2 serves", 34*60 + 20, 0, reports("1.2", `"status":"current"`), false},
+	{"release 2 serves", 34*60 + 20, 0, serves("1.2", current("1.2")...), false},
 	{"clock 400 days behind", 38*60 + 5, 0, clock(-400 * day), true},
 	{"clock right", 40*60 + 5, 0, clock(0), true},
 	{"clock in 1970", 45*60 + 5, 0, epoch, true},
@@ -74,7 +74,7 @@ var happenings = []happening{
 	{"clock half a minute ahead", 52*60 + 5, 0, clock(30 * time.Second), true},
 	{"clock right", 54*60 + 5, 0, clock(0), true},
 	{"release 3 published", 56 * 60, 0, publish(3), false},
-	{"release 3 serves", 56*60 + 20, 0, reports("1.3", `"status":"current"`), false},
+	{"release 3 serves", 56*60 + 20, 0, serves("1.3", current("1.3")...), false},
 	{"clock a day ahead", 60*60 + 5, 0, clock(day), true},
 	{"clock right", 61*60 + 5, 0, clock(0), true},
 }

@@ -128,6 +128,17 @@ func TestDrawingIsXML(t *testing.T) {
 	}
 }
 
+// What a box reported: of a document that is refused no model is named.
+func TestReported(t *testing.T) {
+	const refused = `{"v":1,"rev":2,"target":"device/edge1","status":"failed","bucket":0,"error":{"code":"manifest_expired","status":412,"message":"document 2 for device/edge1 expired at 2026-12-30T17:53:19Z: publish a new one"},"at":"2027-01-11T00:55:01.814738928Z"}`
+	if err := reported(refused, `"rev":2`, `"status":"failed"`, `"code":"manifest_expired"`); err != nil {
+		t.Error(err)
+	}
+	if reported(refused, current("1.2")...) == nil {
+		t.Error("a refused document is taken for one that is carried out")
+	}
+}
+
 // Each happening comes in 72 hours, and one that is set right is set wrong before.
 func TestHappenings(t *testing.T) {
 	off := 0
