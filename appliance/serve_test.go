@@ -193,8 +193,10 @@ func (b *box) ready(t *testing.T, name string) {
 	})
 }
 
+// client is one of the box's broker, once that is there.
 func (b *box) client(t *testing.T, name string) *control.Client {
 	t.Helper()
+	b.connected(t)
 	ctx, cancel := context.WithTimeout(context.Background(), waitFor)
 	defer cancel()
 	c, err := control.DialClient(ctx, control.ClientConfig{Endpoint: control.Endpoint{URL: "mqtt://" + b.cfg.MQTT.Embedded.Listen}, Device: b.cfg.Device, Name: name})

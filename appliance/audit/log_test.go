@@ -291,8 +291,10 @@ func TestHangingDisk(t *testing.T) {
 		gate <- struct{}{} // the start
 		l := begin(stuck{d, gate}, func(c *audit.Config) { c.SyncEach = true })
 		before := time.Now()
-		for i := range 2000 {
-			l.Append(request(i))
+		l.Append(request(0))
+		synctest.Wait() // the disk has it and hangs
+		for i := range 1999 {
+			l.Append(request(1 + i))
 		}
 		if time.Since(before) != 0 || l.Ready() == nil {
 			t.Errorf("Append waited %v, ready: %v", time.Since(before), l.Ready())
