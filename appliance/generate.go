@@ -5,6 +5,7 @@ package appliance
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -48,7 +49,7 @@ func (b *backend) Generate(ctx context.Context, r *control.Request, emit func(co
 	say := teller{tok: s.Tokenizer(), id: r.ID}
 	res, err := s.Generate(ctx, req, func(e engine.Event) error { return emit(say.event(e)) })
 	if err != nil {
-		return nil, b.broken(r, s, coded(err, control.Internal))
+		return nil, b.broken(ctx, r, s, err)
 	}
 	b.metrics.generated(res)
 	if b.cfg.Log.Prompts {
@@ -67,14 +68,19 @@ func (b *backend) Generate(ctx context.Context, r *control.Request, emit func(co
 	}, nil
 }
 
-// broken tells of a request that failed by a fault of the box. What is wrong with a
-// request itself is told to the client alone: it may quote the request.
-func (b *backend) broken(r *control.Request, s *serving, err *control.Error) *control.Error {
-	switch err.Code {
-	case control.Internal, control.ModelIOError, control.HealthCheckFailed, control.InsufficientMem:
-		b.log.Error("a request failed", "client", r.Client, "id", r.ID, "model", s.Name, "version", s.Version, "code", err.Code.Name, "error", err.Message)
+// broken gives the error of a request its code, and tells of it where the box is at
+// fault. What is wrong with a request itself is told to the client alone: it may quote the
+// request. Nor is it a fault that somebody, or a deadline, has ended it.
+func (b *backend) broken(ctx context.Context, r *control.Request, s *serving, err error) *control.Error {
+	out := coded(err, control.Internal)
+	if cause := context.Cause(ctx); cause != nil && errors.Is(err, cause) {
+		return out
 	}
-	return err
+	switch out.Code {
+	case control.Internal, control.ModelIOError, control.HealthCheckFailed, control.InsufficientMem:
+		b.log.Error("a request failed", "client", r.Client, "id", r.ID, "model", s.Name, "version", s.Version, "code", out.Code.Name, "error", out.Message)
+	}
+	return out
 }
 
 // Usage is what a generation used, in the words of the protocol.

@@ -3,9 +3,13 @@
 package appliance
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"strings"
+	"syscall"
 	"testing"
 
 	"windhover/control"
@@ -111,5 +115,33 @@ func TestGenerateInAForm(t *testing.T) {
 	_, events = run(`{"prompt":"hi","max_tokens":8,` + tools + `,"tool_choice":"none","json_object":true}`)
 	if text, calls, _ = said(events); !strings.HasPrefix(text, "{") || calls != nil {
 		t.Errorf("an object beside tools that are not to be called: %q, calls %v", text, calls)
+	}
+}
+
+// A request that its client or a deadline ends is no fault of the box; an error that
+// comes beside that is one.
+func TestFaultsAreTold(t *testing.T) {
+	deadline, unread := errors.New("deadline passed"), fmt.Errorf("page 7: %w", syscall.EIO)
+	over, end := context.WithCancelCause(context.Background())
+	end(deadline)
+	for _, tt := range []struct {
+		ctx  context.Context
+		err  error
+		code control.Code
+		told bool
+	}{
+		{over, deadline, control.Internal, false},
+		{over, fmt.Errorf("engine: %w", deadline), control.Internal, false},
+		{over, unread, control.ModelIOError, true},
+		{context.Background(), unread, control.ModelIOError, true},
+		{context.Background(), deadline, control.Internal, true},
+		{context.Background(), engine.ErrContextOverflow, control.ContextOverflow, false},
+	} {
+		var log bytes.Buffer
+		b := &backend{log: slog.New(slog.NewTextHandler(&log, nil))}
+		err := b.broken(tt.ctx, &control.Request{ID: "r7"}, &serving{Name: "m"}, tt.err)
+		if told := strings.Contains(log.String(), "a request failed"); err.Code != tt.code || told != tt.told {
+			t.Errorf("%v: code %s, told %v: %s", tt.err, err.Code.Name, told, log.String())
+		}
 	}
 }
