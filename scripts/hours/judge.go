@@ -26,7 +26,8 @@ var measures = []measure{
 	{"heap after collection", "KiB", 2 << 10, func(r row) int64 { return r.heap }},
 	{"goroutines", "", 3, func(r row) int64 { return r.goroutines }},
 	{"open files", "", 3, func(r row) int64 { return r.files }},
-	{"state directory", "KiB", 1 << 10, func(r row) int64 { return r.state }},
+	{"state without models", "KiB", 256, func(r row) int64 { return r.state }},
+	{"model files", "", 2, func(r row) int64 { return r.models }},
 	{"files in it", "", 24, func(r row) int64 { return r.inodes }},
 }
 

@@ -30,7 +30,7 @@ func (l *life) look() {
 	for _, p := range []struct {
 		to *int64
 		is int64
-	}{{&b.rss, r.rss}, {&b.anon, r.anon}, {&b.heap, r.heap}, {&b.goroutines, r.goroutines}, {&b.files, r.files}, {&b.state, r.state}, {&b.inodes, r.inodes}} {
+	}{{&b.rss, r.rss}, {&b.anon, r.anon}, {&b.heap, r.heap}, {&b.goroutines, r.goroutines}, {&b.files, r.files}, {&b.state, r.state}, {&b.inodes, r.inodes}, {&b.runtime, r.runtime}, {&b.models, r.models}} {
 		*p.to = min(*p.to, p.is)
 	}
 	b.written, b.journal, b.reconnects = r.written, r.journal, r.reconnects
@@ -77,15 +77,17 @@ func (l *life) measure() (row, error) {
 	}
 	r.rss, r.anon, r.written = status["VmRSS"], status["RssAnon"], io["write_bytes"]>>10
 	r.heap, r.goroutines, r.files = list["go_memstats_heap_alloc_bytes"]>>10, list["go_goroutines"], int64(len(open))
+	r.runtime = (list["go_memstats_sys_bytes"] - list["go_memstats_heap_released_bytes"]) >> 10
 	r.reconnects = list["windhover_mqtt_reconnects_total"]
 	for _, dir := range []string{"/var/lib/windhover", "/var/cache/windhover"} {
-		n, k, err := size(dir)
+		s, err := sizeOf(dir)
 		if err != nil {
 			return r, err
 		}
-		r.state, r.inodes = r.state+k, r.inodes+n
+		r.state, r.inodes, r.models = r.state+s.kib, r.inodes+s.files, r.models+s.models
 	}
-	_, r.journal, err = size("/var/log/journal")
+	journal, err := sizeOf("/var/log/journal")
+	r.journal = journal.kib
 	if r.rss == 0 || r.anon == 0 || r.heap == 0 || r.goroutines == 0 || r.inodes == 0 {
 		err = errors.Join(err, fmt.Errorf("nothing measured: %+v", r))
 	}
@@ -111,14 +113,24 @@ func pairs(file string) (map[string]int64, error) {
 	return list, lines.Err()
 }
 
-// size is what a directory takes on its disk, in files and KiB.
-func size(dir string) (files, kib int64, err error) {
-	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+// size is what lies in a directory. How large models are is a matter of which ones were
+// installed last: they are counted alone.
+type size struct {
+	files, models int64
+	kib           int64 // that all but models take on the disk
+}
+
+func sizeOf(dir string) (s size, err error) {
+	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err == nil {
 			var info fs.FileInfo
 			if info, err = d.Info(); err == nil {
-				files++
-				kib += info.Sys().(*syscall.Stat_t).Blocks / 2
+				s.files++
+				if strings.HasSuffix(path, ".vqf") {
+					s.models++
+				} else {
+					s.kib += info.Sys().(*syscall.Stat_t).Blocks / 2
+				}
 				return nil
 			}
 		}
@@ -127,15 +139,18 @@ func size(dir string) (files, kib int64, err error) {
 		}
 		return err
 	})
-	return files, kib, err
+	return s, err
 }
 
 // expected are the errors that the journal has to have, by parts of their text.
-var expected = []string{}
+var expected = []string{
+	"type=model_install error=\"control: bad_request", // of badMessages
+	"model=damaged code=digest_mismatch",
+}
 
-// readJournal wants no error in the journal of the daemon but those.
+// readJournal wants no error in the journal of this process but those.
 func (l *life) readJournal() {
-	out, err := exec.Command("journalctl", "-q", "-b", "-u", "windhover", "-p", "err", "-o", "cat", "--no-pager").Output()
+	out, err := exec.Command("journalctl", "-q", "-b", "_PID="+l.pid, "-p", "err", "-o", "cat", "--no-pager").Output()
 	if err != nil {
 		l.tell("journal", err)
 		return

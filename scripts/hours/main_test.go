@@ -20,7 +20,7 @@ func steady(n int) []row {
 	for h := 1; h <= n; h++ {
 		wave := int64(h*7%5) * 300
 		rows = append(rows, row{hour: h, rss: 60000 + wave, anon: 40000 + wave, heap: 9000 + wave/4, goroutines: 50 + int64(h%2), files: 30,
-			state: 4000, inodes: 60, journal: 8000, written: int64(h) * 100, answered: int64(h) * 80, scan: 12})
+			state: 400, inodes: 60, models: 5, runtime: 20000 + wave, journal: 8000, written: int64(h) * 100, answered: int64(h) * 80, scan: 12})
 	}
 	for h := range min(n, warm-1) { // while caches fill
 		rows[h].anon, rows[h].heap = 20000, 5000
@@ -62,7 +62,8 @@ func TestWhatGrowsIsFound(t *testing.T) {
 		{"heap after collection", func(r *row, h int64) { r.heap += 40 * h }},
 		{"goroutines", func(r *row, h int64) { r.goroutines += h / 15 }},
 		{"open files", func(r *row, h int64) { r.files += h / 15 }},
-		{"state directory", func(r *row, h int64) { r.state += 20 * h }},
+		{"state without models", func(r *row, h int64) { r.state += 5 * h }},
+		{"model files", func(r *row, h int64) { r.models += h / 16 }},
 		{"files in it", func(r *row, h int64) { r.inodes += h / 2 }},
 	} {
 		rows := steady(72)

@@ -14,17 +14,19 @@ import (
 type row struct {
 	hour                       int
 	rss, anon, heap            int64 // KiB
+	runtime                    int64 // KiB of anon that Go's runtime says it holds
+	models                     int64 // names of model files in the state directory
 	goroutines, files          int64
-	state, inodes, journal     int64 // KiB, files, KiB
+	state, inodes, journal     int64 // KiB without those, all its files, KiB
 	written                    int64 // KiB that the daemon made the kernel write
 	answered, refused, failed  int64
 	restarts, reconnects, scan int64
 }
 
-const header = "# row hour rss_kib anon_kib heap_kib goroutines fds state_kib state_files journal_kib written_kib answered refused failed restarts reconnects looks"
+const header = "# row hour rss_kib anon_kib heap_kib goroutines fds state_kib state_files journal_kib written_kib answered refused failed restarts reconnects looks runtime_kib models"
 
 func (r row) fields() []any {
-	return []any{r.hour, r.rss, r.anon, r.heap, r.goroutines, r.files, r.state, r.inodes, r.journal, r.written, r.answered, r.refused, r.failed, r.restarts, r.reconnects, r.scan}
+	return []any{r.hour, r.rss, r.anon, r.heap, r.goroutines, r.files, r.state, r.inodes, r.journal, r.written, r.answered, r.refused, r.failed, r.restarts, r.reconnects, r.scan, r.runtime, r.models}
 }
 
 func (r row) String() string {
@@ -34,7 +36,7 @@ func (r row) String() string {
 func parseRow(line string) (row, error) {
 	var r row
 	n, err := fmt.Sscanf(line, "row"+strings.Repeat(" %d", len(r.fields())), &r.hour, &r.rss, &r.anon, &r.heap, &r.goroutines, &r.files, &r.state, &r.inodes,
-		&r.journal, &r.written, &r.answered, &r.refused, &r.failed, &r.restarts, &r.reconnects, &r.scan)
+		&r.journal, &r.written, &r.answered, &r.refused, &r.failed, &r.restarts, &r.reconnects, &r.scan, &r.runtime, &r.models)
 	if err != nil {
 		return row{}, fmt.Errorf("%q: %d numbers: %w", line, n, err)
 	}
