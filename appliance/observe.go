@@ -58,7 +58,7 @@ func (d *deployer) observe(ctx context.Context) time.Duration {
 	next := rescan
 	for _, name := range slices.Sorted(maps.Keys(d.book.Models)) {
 		in := d.book.Models[name]
-		if in.Trial == nil || in.Held || ctx.Err() != nil || d.reg.versionOf(name) != in.Version {
+		if in.Trial == nil || in.Held || ctx.Err() != nil || d.reg.refOf(name).Version != in.Version {
 			continue
 		}
 		began, known := d.trials[name]

@@ -41,23 +41,13 @@ func (r *registry) speedOf(name string) float64 {
 	return ask(r, name, func(e *modelEntry) float64 { return e.doc.TokS.Decode })
 }
 
-// digestOf is the digest of the version that serves now, "" if none does.
-func (r *registry) digestOf(name string) string {
-	return ask(r, name, func(e *modelEntry) string {
-		if e.cur == nil {
-			return ""
+// refOf is the version that serves now, the zero value if none does.
+func (r *registry) refOf(name string) control.ModelRef {
+	return ask(r, name, func(e *modelEntry) (ref control.ModelRef) {
+		if e.cur != nil {
+			ref = e.cur.ref()
 		}
-		return e.cur.Digest
-	})
-}
-
-// versionOf is the version that serves now, "" if none does.
-func (r *registry) versionOf(name string) string {
-	return ask(r, name, func(e *modelEntry) string {
-		if e.cur == nil {
-			return ""
-		}
-		return e.cur.Version
+		return ref
 	})
 }
 

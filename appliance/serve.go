@@ -291,7 +291,7 @@ func (s *server) run(ctx context.Context, socket net.Listener) error {
 // event tells of something that happened, over MQTT and on the page.
 func (s *server) event(o control.Occurrence) {
 	s.recent.add(o)
-	s.audit.occurred(o, control.ModelRef{Version: s.reg.versionOf(o.Model), SHA256: s.reg.digestOf(o.Model)}, *s.backend.now())
+	s.audit.occurred(o, s.reg.refOf(o.Model), *s.backend.now())
 	s.control.Event(o)
 }
 

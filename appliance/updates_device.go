@@ -219,14 +219,14 @@ func (u *updateDevice) Restore(ctx context.Context, model string, v rollout.Vers
 	d.work.Lock()
 	defer d.work.Unlock()
 	defer d.pulse.look("", 0)
-	if d.reg.digestOf(model) == v.SHA256.String() {
+	if d.reg.refOf(model).SHA256 == v.SHA256.String() {
 		u.free(model)
 		d.reg.update(model, func(m *control.Model) { m.State, m.Error = stateReady, nil })
 		return nil
 	}
 	err := u.restore(ctx, model, v)
 	if err != nil {
-		if d.reg.digestOf(model) == "" {
+		if d.reg.refOf(model).SHA256 == "" {
 			d.reg.resume(model, nil) // whoever waits is told
 			d.reg.update(model, func(m *control.Model) { m.State, m.Error = stateFailed, coded(err, control.LoadFailed) })
 		}

@@ -393,7 +393,7 @@ func (d *desk) answer(e *entry, done Done) {
 	d.mu.Unlock()
 	d.audited(e, r, Audited{Code: codeOK})
 	e.stream.result(done)
-	d.report(e, Observation{Code: "ok"})
+	d.report(e, Observation{Code: codeOK})
 }
 
 // ageOf is how long ago a request that comes was sent. A clock that was never set knows

@@ -79,7 +79,7 @@ func (d *desk) complete(e *entry, r *Request, res *Result, said outcome, finish 
 	if model.Name == "" {
 		model = e.model
 	}
-	o := Observation{Code: "ok", Finish: finish, Model: model, Usage: res.Usage}
+	o := Observation{Code: codeOK, Finish: finish, Model: model, Usage: res.Usage}
 	switch {
 	case res.TTFT > 0:
 		o.TTFT = e.started.Sub(e.accepted) + res.TTFT
