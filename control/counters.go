@@ -2,7 +2,11 @@
 
 package control
 
-import "sync/atomic"
+import (
+	"maps"
+	"slices"
+	"sync/atomic"
+)
 
 // Names of the links.
 const (
@@ -94,4 +98,28 @@ func (s *Server) Counters() Counters {
 	}
 	c.JobsEnded = s.jobs.counted()
 	return c
+}
+
+// count books how a job ended. mu is held.
+func (j *jobs) count(e *jobEntry) {
+	typ := e.rec.Type
+	if typ != jobCancel && !slices.Contains(j.runner.JobTypes(), typ) {
+		typ = "other" // a name that anybody can make up must not become a metric
+	}
+	j.ended[JobEnd{typ, e.rec.Status}]++
+	j.audited(e)
+}
+
+// counted is how jobs have ended since the start: those that the device knows are there
+// from the beginning, so that the first one that fails is seen to be one more.
+func (j *jobs) counted() map[JobEnd]uint64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	all := maps.Clone(j.ended)
+	for _, typ := range j.runner.JobTypes() {
+		for _, status := range []string{JobSucceeded, JobFailed} {
+			all[JobEnd{typ, status}] += 0
+		}
+	}
+	return all
 }

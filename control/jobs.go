@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -414,30 +413,6 @@ func (j *jobs) stop() {
 			e.cancel(errDrained)
 		}
 	}
-}
-
-// count books how a job ended. mu is held.
-func (j *jobs) count(e *jobEntry) {
-	typ := e.rec.Type
-	if typ != jobCancel && !slices.Contains(j.runner.JobTypes(), typ) {
-		typ = "other" // a name that anybody can make up must not become a metric
-	}
-	j.ended[JobEnd{typ, e.rec.Status}]++
-	j.audited(e)
-}
-
-// counted is how jobs have ended since the start: those that the device knows are there
-// from the beginning, so that the first one that fails is seen to be one more.
-func (j *jobs) counted() map[JobEnd]uint64 {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	all := maps.Clone(j.ended)
-	for _, typ := range j.runner.JobTypes() {
-		for _, status := range []string{JobSucceeded, JobFailed} {
-			all[JobEnd{typ, status}] += 0
-		}
-	}
-	return all
 }
 
 // list returns all records, oldest first.
