@@ -14,6 +14,7 @@ import (
 	"image/png"
 	"io"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -198,6 +199,7 @@ func TestPicturesKnownOfACancelledRequest(t *testing.T) {
 	begin := m.sight.begin
 	m.sight.begin = func(p *vision.Patches, pool *kernels.Pool) (*vision.Encoding, error) {
 		leave()
+		givenUp(m)
 		return begin(p, pool)
 	}
 	res, err = m.Generate(ctx, Request{Tokens: ids, Pictures: list, MaxTokens: 8, Raw: true}, nil)
@@ -208,6 +210,21 @@ func TestPicturesKnownOfACancelledRequest(t *testing.T) {
 	m.sight.begin = begin
 	if res := generate(t, m, ids, list); res.Usage.PicturesKnown < 1 {
 		t.Errorf("asked again: usage %+v", res.Usage)
+	}
+}
+
+// givenUp returns when no request in work has anybody left who waits for it: the caller of
+// one that is cancelled may see that when its answer is there.
+func givenUp(m *Model) {
+	s := m.sched
+	for {
+		s.mu.Lock()
+		wanted := slices.ContainsFunc(s.active, func(g *generation) bool { return !g.over })
+		s.mu.Unlock()
+		if !wanted {
+			return
+		}
+		runtime.Gosched()
 	}
 }
 
@@ -299,6 +316,7 @@ func TestPictureCancelled(t *testing.T) {
 	begin := fresh.sight.begin
 	fresh.sight.begin = func(p *vision.Patches, pool *kernels.Pool) (*vision.Encoding, error) {
 		cancel()
+		givenUp(fresh)
 		return begin(p, pool)
 	}
 	res, err := fresh.Generate(ctx, Request{Tokens: ids, Pictures: pictures, MaxTokens: 8, IgnoreEOS: true, Raw: true}, nil)
