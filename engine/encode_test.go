@@ -82,7 +82,7 @@ func TestCancelledBesideTheTower(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		m.sight.begin = func(p *vision.Patches, pool *kernels.Pool) (*vision.Encoding, error) {
 			cancel()
-			for range 10_000 { // the caller is told meanwhile; anything to wait for would be a lock
+			for range 200_000 { // the caller is told meanwhile; anything to wait for would be a lock
 				runtime.Gosched()
 			}
 			return begin(p, pool)
