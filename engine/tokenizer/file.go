@@ -22,7 +22,9 @@ type spec struct {
 	hasUnk       bool
 	fuseUnk      bool
 	ignoreMerges bool
-	prefix       []string // special tokens set before a sequence by the post-processor
+	templated    bool     // the post-processor has a template
+	prefix       []string // special tokens that it sets before a sequence
+	suffix       []string // and behind it
 }
 
 // Parse reads a Hugging Face tokenizer.json of a byte-level BPE model.

@@ -8,7 +8,8 @@ import (
 )
 
 // readPostProcessor accepts what changes no ids (ByteLevel) and templates
-// that put special tokens before a sequence (Llama 3): see Tokenizer.Prefix.
+// that put special tokens before a sequence (Llama 3) or behind it
+// (Qwen3-Embedding): see Tokenizer.Prefix and Tokenizer.Suffix.
 func (sp *spec) readPostProcessor(raw []byte) error {
 	return sp.postProcessor(raw, 0)
 }
@@ -70,9 +71,10 @@ func (sp *spec) templateProcessing(raw []byte) error {
 	if err := strict(raw, &p); err != nil {
 		return err
 	}
-	if len(sp.prefix) > 0 {
+	if sp.templated {
 		return fmt.Errorf("two TemplateProcessing are not supported")
 	}
+	sp.templated = true
 	seen := false
 	for _, e := range p.Single {
 		switch {
@@ -80,8 +82,10 @@ func (sp *spec) templateProcessing(raw []byte) error {
 			seen = true
 		case e.SpecialToken != nil && e.Sequence == nil && !seen:
 			sp.prefix = append(sp.prefix, e.SpecialToken.ID)
+		case e.SpecialToken != nil && e.Sequence == nil:
+			sp.suffix = append(sp.suffix, e.SpecialToken.ID)
 		default:
-			return fmt.Errorf("TemplateProcessing other than special tokens before one sequence is not supported")
+			return fmt.Errorf("TemplateProcessing other than special tokens around one sequence is not supported")
 		}
 	}
 	if !seen {

@@ -47,7 +47,7 @@ func smallFile(tb testing.TB, fam family) []byte {
 	f.Model.Vocab = vocab.json()
 	f.Model.Merges = [][2]string{{"a", "b"}, {"Ġ", "ab"}, {"Ã", "©"}}
 	f.AddedTokens = []outAdded{{ID: 9, Content: "<|e|>", Special: true}, {ID: 10, Content: "<x>", Lstrip: true, Rstrip: true, SingleWord: true, Normalized: true}}
-	f.setPrefix("<|e|>", 9)
+	f.setTemplate([]around{{"<|e|>", 9}}, []around{{"<x>", 10}, {"<|e|>", 9}})
 	out, err := f.bytes()
 	if err != nil {
 		tb.Fatal(err)

@@ -16,6 +16,7 @@ type GGUFVocab struct {
 	EosID  int  // tokenizer.ggml.eos_token_id, -1 where absent
 	PadID  int  // tokenizer.ggml.padding_token_id, -1 where absent
 	AddBOS bool // tokenizer.ggml.add_bos_token
+	AddEOS bool // tokenizer.ggml.add_eos_token
 }
 
 // Token types of GGUF.
@@ -39,7 +40,8 @@ var ggufFamilies = map[string]family{
 // GGUFToJSON makes the tokenizer.json that the metadata of a GGUF file
 // describes. Control tokens become special ones, user-defined tokens added
 // ones, unused ones (padding up to the model's vocabulary) are left out. With
-// AddBOS the post-processor sets BosID before a sequence.
+// AddBOS the post-processor sets BosID before a sequence, with AddEOS EosID
+// behind it.
 //
 // A model, pre-tokenizer or token type that is not known exactly is an error
 // that names it. What is returned, Parse takes; the same input gives the same
@@ -109,11 +111,27 @@ func (in *GGUFVocab) json() ([]byte, error) {
 			return nil, err
 		}
 	}
-	if in.AddBOS {
-		if in.BosID < 0 {
-			return nil, fmt.Errorf("tokenizer.ggml.add_bos_token is set, but there is no bos_token_id")
-		}
-		f.setPrefix(in.Tokens[in.BosID], int32(in.BosID))
+	before, err := in.around("bos", in.AddBOS, in.BosID)
+	if err != nil {
+		return nil, err
+	}
+	behind, err := in.around("eos", in.AddEOS, in.EosID)
+	if err != nil {
+		return nil, err
+	}
+	if len(before)+len(behind) > 0 {
+		f.setTemplate(before, behind)
 	}
 	return f.bytes()
+}
+
+// around is the token that is set at an end of every sequence, if one is.
+func (in *GGUFVocab) around(name string, set bool, id int) ([]around, error) {
+	switch {
+	case !set:
+		return nil, nil
+	case id < 0:
+		return nil, fmt.Errorf("tokenizer.ggml.add_%s_token is set, but there is no %s_token_id", name, name)
+	}
+	return []around{{in.Tokens[id], int32(id)}}, nil
 }

@@ -60,8 +60,8 @@ func TestParseSmall(t *testing.T) {
 	if got := tok.Decode([]int32{2, 4, 77, -5, 9, 1}, true); got != "abb" {
 		t.Errorf("Decode with ids that are no tokens = %q, want %q", got, "abb")
 	}
-	if got := tok.Prefix(); len(got) != 0 {
-		t.Errorf("Prefix() = %v, want none", got)
+	if before, behind := tok.Prefix(), tok.Suffix(); len(before)+len(behind) != 0 {
+		t.Errorf("Prefix() = %v, Suffix() = %v, want none", before, behind)
 	}
 }
 
@@ -84,7 +84,9 @@ func TestParseRefuses(t *testing.T) {
 		{"after ByteLevel", `{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":true}`,
 			`{"type":"Sequence","pretokenizers":[{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true},{"type":"Digits","individual_digits":true}]}`, `"Digits" after ByteLevel`},
 		{"post-processor", `"post_processor": null`, `"post_processor": {"type":"BertProcessing"}`, `post_processor: type "BertProcessing"`},
-		{"token after", `"post_processor": null`, `"post_processor": {"type":"TemplateProcessing","single":[{"Sequence":{"id":"A","type_id":0}},{"SpecialToken":{"id":"<e>","type_id":0}}],"pair":[],"special_tokens":{}}`, "special tokens before one sequence"},
+		{"two sequences", `"post_processor": null`, `"post_processor": {"type":"TemplateProcessing","single":[{"Sequence":{"id":"A","type_id":0}},{"SpecialToken":{"id":"<e>","type_id":0}},{"Sequence":{"id":"B","type_id":0}}],"pair":[],"special_tokens":{}}`, "special tokens around one sequence"},
+		{"two templates", `"post_processor": null`, `"post_processor": {"type":"Sequence","processors":[{"type":"TemplateProcessing","single":[{"Sequence":{"id":"A","type_id":0}}],"pair":[],"special_tokens":{}},{"type":"TemplateProcessing","single":[{"Sequence":{"id":"A","type_id":0}}],"pair":[],"special_tokens":{}}]}`, "two TemplateProcessing"},
+		{"unknown token behind", `"post_processor": null`, `"post_processor": {"type":"TemplateProcessing","single":[{"Sequence":{"id":"A","type_id":0}},{"SpecialToken":{"id":"<q>","type_id":0}}],"pair":[],"special_tokens":{}}`, `"<q>" is not in the vocabulary`},
 		{"unknown token before", `"post_processor": null`, `"post_processor": {"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"<q>","type_id":0}},{"Sequence":{"id":"A","type_id":0}}],"pair":[],"special_tokens":{}}`, `"<q>" is not in the vocabulary`},
 		{"decoder", `"decoder": {"type":"ByteLevel"`, `"decoder": {"type":"WordPiece"`, `decoder: type "WordPiece"`},
 		{"no decoder", `"decoder": {"type":"ByteLevel","add_prefix_space":true,"trim_offsets":true,"use_regex":true}`, `"decoder": null`, "decoder: none"},
@@ -169,6 +171,41 @@ func TestParsePrefix(t *testing.T) {
 	}
 	if got, want := tok.Encode("a", true), []int32{0}; !slices.Equal(got, want) {
 		t.Errorf("Encode = %v, want %v: the prefix is the caller's to add", got, want)
+	}
+}
+
+// TestParseSuffix is how Qwen3-Embedding says which token ends a text, and one
+// with tokens on both sides.
+func TestParseSuffix(t *testing.T) {
+	for _, c := range []struct {
+		name, single   string
+		before, behind []int32
+	}{
+		{"behind", `{"Sequence":{"id":"A","type_id":0}},{"SpecialToken":{"id":"<e>","type_id":0}}`, nil, []int32{9}},
+		{"both sides", `{"SpecialToken":{"id":"c","type_id":0}},{"Sequence":{"id":"A","type_id":0}},{"SpecialToken":{"id":"b","type_id":0}},{"SpecialToken":{"id":"<e>","type_id":0}}`,
+			[]int32{5}, []int32{1, 9}},
+		{"none", `{"Sequence":{"id":"A","type_id":0}}`, nil, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			tok, err := tokenizer.Parse([]byte(strings.Replace(small, `"post_processor": null`, `"post_processor": {"type":"Sequence","processors":[
+		{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":false,"use_regex":false},
+		{"type":"TemplateProcessing","single":[`+c.single+`],
+		 "pair":[{"Sequence":{"id":"A","type_id":0}},{"SpecialToken":{"id":"<e>","type_id":0}},{"Sequence":{"id":"B","type_id":0}},{"SpecialToken":{"id":"<e>","type_id":0}}],
+		 "special_tokens":{"<e>":{"id":"<e>","ids":[9],"tokens":["<e>"]}}}]}`, 1)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if before, behind := tok.Prefix(), tok.Suffix(); !slices.Equal(before, c.before) || !slices.Equal(behind, c.behind) {
+				t.Errorf("Prefix() = %v, Suffix() = %v, want %v and %v", before, behind, c.before, c.behind)
+			}
+			if got, want := tok.Encode("a", true), []int32{0}; !slices.Equal(got, want) {
+				t.Errorf("Encode = %v, want %v: the suffix is the caller's to add", got, want)
+			}
+			clear(tok.Suffix()) // a copy
+			if behind := tok.Suffix(); !slices.Equal(behind, c.behind) {
+				t.Errorf("after a change of what it returned Suffix() = %v, want %v", behind, c.behind)
+			}
+		})
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -95,19 +96,29 @@ func TestGGUFToJSON(t *testing.T) {
 	}
 }
 
-func TestGGUFToJSONPrefix(t *testing.T) {
-	in := readParts(t, "tiny-smol").gguf("llama-bpe", 0)
-	in.AddBOS, in.BosID = true, 1
-	out, err := tokenizer.GGUFToJSON(in)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tok, err := tokenizer.Parse(out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := tok.Prefix(); len(got) != 1 || got[0] != 1 {
-		t.Errorf("Prefix() = %v, want [1]", got)
+// What is written with tokens around a sequence is read back so.
+func TestGGUFToJSONTemplate(t *testing.T) {
+	for _, c := range []struct {
+		bos, eos       bool
+		before, behind []int32
+	}{
+		{true, false, []int32{1}, nil},
+		{false, true, nil, []int32{0}},
+		{true, true, []int32{1}, []int32{0}},
+	} {
+		in := readParts(t, "tiny-qwen").gguf("qwen2", 0)
+		in.AddBOS, in.BosID, in.AddEOS, in.EosID = c.bos, 1, c.eos, 0
+		out, err := tokenizer.GGUFToJSON(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tok, err := tokenizer.Parse(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if before, behind := tok.Prefix(), tok.Suffix(); !slices.Equal(before, c.before) || !slices.Equal(behind, c.behind) {
+			t.Errorf("bos %v, eos %v: Prefix() = %v, Suffix() = %v, want %v and %v", c.bos, c.eos, before, behind, c.before, c.behind)
+		}
 	}
 }
 
@@ -132,6 +143,7 @@ func TestGGUFToJSONErrors(t *testing.T) {
 		{"type", func(v *tokenizer.GGUFVocab) { v.Types[1] = 6 }, "type 6"},
 		{"bos", func(v *tokenizer.GGUFVocab) { v.BosID = 4 }, "bos_token_id 4"},
 		{"add bos", func(v *tokenizer.GGUFVocab) { v.AddBOS = true }, "no bos_token_id"},
+		{"add eos", func(v *tokenizer.GGUFVocab) { v.AddEOS, v.EosID = true, -1 }, "no eos_token_id"},
 		{"merge", func(v *tokenizer.GGUFVocab) { v.Merges[0] = "ab" }, "not two parts"},
 		{"merge spaces", func(v *tokenizer.GGUFVocab) { v.Merges[0] = "a  b" }, "not two parts"},
 		{"merge result", func(v *tokenizer.GGUFVocab) { v.Merges[0] = "b a" }, "not in the vocabulary"},

@@ -42,6 +42,7 @@ type Tokenizer struct {
 	early  *addedSet // added tokens found in the text as given
 	late   *addedSet // added tokens found in the normalised text
 	prefix []int32
+	suffix []int32
 
 	cache wordCache
 	work  sync.Pool // of *bpeWork
@@ -93,6 +94,11 @@ func (t *Tokenizer) Added(id int32) bool { return t.valid(id) && t.kind[id]&kind
 // not add them: a chat template spells them out.
 func (t *Tokenizer) Prefix() []int32 { return append([]int32(nil), t.prefix...) }
 
+// Suffix returns the ids that the file's post-processor puts behind a sequence
+// (the end-of-text token of Qwen3-Embedding, at which the embedding is read),
+// usually none. Encode does not add them either.
+func (t *Tokenizer) Suffix() []int32 { return append([]int32(nil), t.suffix...) }
+
 func (t *Tokenizer) valid(id int32) bool {
 	return id >= 0 && int(id) < len(t.kind) && t.kind[id] != 0
 }
@@ -118,16 +124,28 @@ func build(sp *spec) (*Tokenizer, error) {
 		}
 		t.unkID = id
 	}
-	for _, token := range sp.prefix {
-		id, ok := t.ID(token)
-		if !ok {
-			return nil, fmt.Errorf("post_processor: token %q is not in the vocabulary", token)
-		}
-		t.prefix = append(t.prefix, id)
+	if t.prefix, err = t.ids(sp.prefix); err != nil {
+		return nil, fmt.Errorf("post_processor: %w", err)
+	}
+	if t.suffix, err = t.ids(sp.suffix); err != nil {
+		return nil, fmt.Errorf("post_processor: %w", err)
 	}
 	t.decodeTokens(respelt)
 	t.work.New = func() any { return new(bpeWork) }
 	return t, nil
+}
+
+// ids finds tokens by their spelling.
+func (t *Tokenizer) ids(tokens []string) ([]int32, error) {
+	var ids []int32
+	for _, token := range tokens {
+		id, ok := t.ID(token)
+		if !ok {
+			return nil, fmt.Errorf("token %q is not in the vocabulary", token)
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
 }
 
 // readVocab reads the object content -> id.

@@ -101,7 +101,7 @@ func vocabMerges(vocabJSON, mergesTxt, configJSON []byte) ([]byte, error) {
 		return nil, err
 	}
 	if c.AddBOS && c.Bos != "" {
-		f.setPrefix(string(c.Bos), ids[string(c.Bos)])
+		f.setTemplate([]around{{string(c.Bos), ids[string(c.Bos)]}}, nil)
 	}
 	return f.bytes()
 }

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -102,8 +103,15 @@ func (f *outFile) setFamily(fam family, prefixSpace bool) {
 	}
 }
 
-// setPrefix has the post-processor put a token before a sequence.
-func (f *outFile) setPrefix(token string, id int32) {
+// around is a special token that the post-processor sets.
+type around struct {
+	token string
+	id    int32
+}
+
+// setTemplate has the post-processor put tokens before and behind a sequence,
+// each sequence of a pair.
+func (f *outFile) setTemplate(before, behind []around) {
 	type piece struct {
 		ID     string `json:"id"`
 		TypeID int    `json:"type_id"`
@@ -112,22 +120,33 @@ func (f *outFile) setPrefix(token string, id int32) {
 		SpecialToken *piece `json:"SpecialToken,omitempty"`
 		Sequence     *piece `json:"Sequence,omitempty"`
 	}
-	special := func(t int) entry { return entry{SpecialToken: &piece{token, t}} }
-	f.PostProcessor = struct {
-		Type          string         `json:"type"`
-		Single        []entry        `json:"single"`
-		Pair          []entry        `json:"pair"`
-		SpecialTokens map[string]any `json:"special_tokens"`
-	}{
-		"TemplateProcessing",
-		[]entry{special(0), {Sequence: &piece{"A", 0}}},
-		[]entry{special(0), {Sequence: &piece{"A", 0}}, special(1), {Sequence: &piece{"B", 1}}},
-		map[string]any{token: struct {
-			ID     string   `json:"id"`
-			IDs    []int32  `json:"ids"`
-			Tokens []string `json:"tokens"`
-		}{token, []int32{id}, []string{token}}},
+	type special struct {
+		ID     string   `json:"id"`
+		IDs    []int32  `json:"ids"`
+		Tokens []string `json:"tokens"`
 	}
+	tokens := map[string]special{}
+	sequence := func(name string, kind int) (list []entry) {
+		put := func(tokens []around) {
+			for _, a := range tokens {
+				list = append(list, entry{SpecialToken: &piece{a.token, kind}})
+			}
+		}
+		put(before)
+		list = append(list, entry{Sequence: &piece{name, kind}})
+		put(behind)
+		return list
+	}
+	for _, a := range slices.Concat(before, behind) {
+		tokens[a.token] = special{a.token, []int32{a.id}, []string{a.token}}
+	}
+	a := sequence("A", 0)
+	f.PostProcessor = struct {
+		Type          string             `json:"type"`
+		Single        []entry            `json:"single"`
+		Pair          []entry            `json:"pair"`
+		SpecialTokens map[string]special `json:"special_tokens"`
+	}{"TemplateProcessing", a, append(slices.Clip(a), sequence("B", 1)...), tokens}
 }
 
 // addMerge enters "left right".
