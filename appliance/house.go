@@ -83,7 +83,7 @@ func (h *house) hear(level, text string) {
 // open starts the broker, trying again while it cannot. It reports false when ctx
 // ends first.
 func (h *house) open(ctx context.Context) bool {
-	for told := false; ; told = true {
+	for told := false; ctx.Err() == nil; told = true {
 		err := h.start()
 		if err == nil {
 			h.log.Info("embedded broker listens", "url", h.url(), "store", h.where())
@@ -95,10 +95,10 @@ func (h *house) open(ctx context.Context) bool {
 		}
 		select {
 		case <-ctx.Done():
-			return false
 		case <-time.After(brokerRetry):
 		}
 	}
+	return false
 }
 
 // start starts the broker once, on the disk where that has room and works.
@@ -141,6 +141,9 @@ func (h *house) keep(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-h.ill:
+			if ctx.Err() != nil {
+				return // both are there, and the end comes first
+			}
 			h.log.Warn("the embedded broker cannot write its store: starting it afresh", "store", h.where(), "free", h.free())
 			h.again(ctx)
 		case <-look.C:

@@ -62,11 +62,21 @@ func (b *backend) RunJob(ctx context.Context, j control.Job, report func(control
 		result, err = duty(ctx)
 	}
 	if err != nil {
-		b.log.Error("job failed", "job", j.ID, "type", j.Type, "error", oneLine(err))
+		b.jobEnds(ctx, j, err)
 		return result, coded(err, control.Internal)
 	}
 	b.log.Info("job done", "job", j.ID, "type", j.Type)
 	return result, nil
+}
+
+// jobEnds tells of a job that came to nothing. That somebody, or a stop, has ended it is
+// no failure of the job, whatever it says itself.
+func (b *backend) jobEnds(ctx context.Context, j control.Job, err error) {
+	if cause := context.Cause(ctx); cause != nil {
+		b.log.Info("job ended before its end", "job", j.ID, "type", j.Type, "cause", strings.TrimPrefix(oneLine(cause), "control: "), "error", oneLine(err))
+		return
+	}
+	b.log.Error("job failed", "job", j.ID, "type", j.Type, "error", oneLine(err))
 }
 
 // convertParams are the options of windhover convert that a job may set.

@@ -20,7 +20,7 @@ import (
 // model in the geometry group are apart.
 var logKeys = map[string]string{
 	"address": "where something listens", "at": "what a part is doing", "before": "what was there until now", "big": "numbers of cores",
-	"board": "", "bytes": "how many", "cache_bytes": "", "cause": "why something was tried", "client": "who asked", "code": "of docs/PROTOCOL.md",
+	"board": "", "bytes": "how many", "cache_bytes": "", "cause": "why something was tried, or ended", "client": "who asked", "code": "of docs/PROTOCOL.md",
 	"context": "in tokens", "cpus": "how many", "device": "name of the box", "entry": "name in the drop directory",
 	"error": "what went wrong", "event": "one of docs/PROTOCOL.md", "every": "a pause", "family": "", "finish": "why an answer ended",
 	"flags": "", "for": "how long", "free": "bytes", "geometry": "a group", "have": "bytes of want", "id": "of a request", "incident": "of a panic",

@@ -4,16 +4,12 @@ package appliance
 
 import (
 	"context"
-	"io"
-	"log/slog"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"windhover/kernels"
 	"windhover/vqf"
 )
 
@@ -124,56 +120,4 @@ func (l *lines) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
-}
-
-// A look that never ends does not keep the daemon from stopping.
-func TestStopWithoutTheLook(t *testing.T) {
-	cfg := DefaultConfig()
-	cfg.Device, cfg.Paths.State = "box", t.TempDir()
-	cfg.Paths.Trust, cfg.MQTT.Embedded.Listen, cfg.HTTP.Listen = filepath.Join(cfg.Paths.State, "trust.d"), freePort(t), ""
-	if err := cfg.finish(); err != nil {
-		t.Fatal(err)
-	}
-	if err := makeState(cfg.Paths); err != nil {
-		t.Fatal(err)
-	}
-	topo, err := kernels.DetectTopology()
-	if err != nil {
-		t.Fatal(err)
-	}
-	socket, err := listenSocket(cfg.Paths.Socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var said lines
-	s := &server{cfg: cfg, log: slog.New(slog.NewTextHandler(&said, nil))}
-	if err := s.build(topo); err != nil {
-		t.Fatal(err)
-	}
-	stuck, release, left := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	s.deployer.load = func(context.Context, string, installed) (servable, error) {
-		defer close(left)
-		close(stuck)
-		<-release
-		return nil, io.ErrUnexpectedEOF
-	}
-	writeBytes(t, filepath.Join(s.deployer.drop, "m.vqf"), tinyModel(t, nil))
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- s.run(ctx, socket) }()
-	<-stuck
-	stop()
-	select {
-	case err := <-done:
-		if err != nil {
-			t.Error(err)
-		}
-	case <-time.After(waitFor):
-		t.Fatal("the appliance does not stop")
-	}
-	close(release)
-	<-left
-	if got := said.String(); !strings.Contains(got, "stopping without it") || !strings.Contains(got, "loading m") {
-		t.Errorf("log:\n%s", got)
-	}
 }

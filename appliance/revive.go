@@ -93,13 +93,15 @@ func (d *deployer) openBeside(ctx context.Context, name string, in installed) (*
 	if rerr == nil && !back.guard.onBreak(func() { d.unshare(back) }) {
 		rerr = errors.Join(errChanged, back.Close())
 	}
-	if rerr != nil {
+	switch {
+	case rerr == nil:
+		d.reg.resume(name, back)
+		return nil, err
+	case ctx.Err() == nil: // else it is the stop that it did not come back from
 		d.log.Error("the version that served cannot be loaded again", "model", name, "error", rerr)
-		d.reg.resume(name, nil)
-		return nil, errors.Join(err, rerr)
 	}
-	d.reg.resume(name, back)
-	return nil, err
+	d.reg.resume(name, nil)
+	return nil, errors.Join(err, rerr)
 }
 
 // revive serves the last good version of a model where nothing serves: after a

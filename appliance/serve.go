@@ -378,8 +378,10 @@ func (s *server) connect(ctx context.Context) {
 	house.keep(ctx)
 }
 
+// link makes the connections. A stop that has begun meanwhile, as it may while the
+// embedded broker starts, makes none, which is no fault.
 func (s *server) link(ep, data control.Endpoint) {
-	if err := s.control.Connect(ep, data); err != nil {
+	if err := s.control.Connect(ep, data); err != nil && !s.stopping.Load() {
 		s.log.Error("no MQTT", "error", err)
 	}
 }

@@ -4,6 +4,7 @@ package appliance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -77,6 +78,9 @@ func (d *deployer) unshare(v *serving) {
 		d.notes.mu.Unlock()
 		d.wake()
 		return
+	}
+	if errors.Is(err, os.ErrClosed) {
+		return // a stop, or a successor, was faster: nobody calculates with it any more
 	}
 	d.log.Error("the weights of a model are being written over and cannot be saved", "model", v.Name, "error", err)
 	failure := coded(err, control.ModelIOError)
