@@ -100,6 +100,15 @@ func (s *state) head(rows []int) error {
 	return s.err
 }
 
+// normed computes what the head would see of some rows of the last pass, [rows][dim],
+// until the next pass.
+func (s *state) normed(rows []int) ([]float32, error) {
+	s.rows, s.tokens = rows, len(rows)
+	s.in = operand{x: s.norm}
+	s.run(phaseFinalNorm)
+	return s.norm[:len(rows)*s.cfg.Dim], s.err
+}
+
 // show hands values to a test that watches.
 func (s *state) show(layer int, x []float32) {
 	if s.trace != nil && s.err == nil {

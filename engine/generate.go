@@ -73,6 +73,7 @@ type generation struct {
 	forced  []int32   // to be said before anything is sampled
 	closed  bool      // the thinking budget was used up
 	form    *form     // that the answer is held to; nil: none
+	pooled  []float32 // nil: tokens are asked for; else [dim], what is made of the last one of all
 	puzzled bool      // where its last token has led to is being found out
 
 	// Guarded by the scheduler's mutex until over, the caller's then. What only the
@@ -198,6 +199,15 @@ func (g *generation) known() []int32 {
 		return g.labels
 	}
 	return g.all
+}
+
+// whole is how many positions there are to be room for: those of the tokens that are
+// known, and where another will be said, its.
+func (g *generation) whole() int {
+	if g.pooled != nil {
+		return len(g.all)
+	}
+	return len(g.all) + 1
 }
 
 // left is how many tokens are to be computed before another can be said.

@@ -220,16 +220,41 @@ func (s *scheduler) compute() (panicked any, err error) {
 		return nil, err
 	}
 	s.rows, s.heads = s.rows[:0], s.heads[:0]
-	for i, g := range s.inPass {
-		sp := &s.spans[i]
-		if sp.pos+len(sp.tokens) == len(g.all) {
-			s.rows, s.heads = append(s.rows, sp.row+len(sp.tokens)-1), append(s.heads, g)
-		}
+	if err := s.pool(); err != nil {
+		return nil, err
 	}
+	s.ends(false)
 	if len(s.rows) == 0 {
 		return nil, nil
 	}
 	return nil, s.m.st.head(s.rows)
+}
+
+// ends lists in s.rows and s.heads whose last token was in the pass: of those that are
+// to be pooled, or of the others.
+func (s *scheduler) ends(pooled bool) {
+	s.rows, s.heads = s.rows[:0], s.heads[:0]
+	for i, g := range s.inPass {
+		sp := &s.spans[i]
+		if pooled == (g.pooled != nil) && sp.pos+len(sp.tokens) == len(g.all) {
+			s.rows, s.heads = append(s.rows, sp.row+len(sp.tokens)-1), append(s.heads, g)
+		}
+	}
+}
+
+// pool gives texts that are wholly computed what is made of their last token.
+func (s *scheduler) pool() error {
+	if s.ends(true); len(s.rows) == 0 {
+		return nil
+	}
+	x, err := s.m.st.normed(s.rows)
+	if err != nil {
+		return err
+	}
+	for i, g := range s.heads {
+		copy(g.pooled, x[i*len(g.pooled):])
+	}
+	return nil
 }
 
 // settle gives what the pass has computed to whom it belongs. It reports whether
@@ -257,6 +282,10 @@ func (s *scheduler) settle(panicked any, err error) bool {
 			s.tree.keep(g.seq)
 			s.charge(g, len(sp.tokens))
 			g.progressed()
+			if g.pooled != nil && g.left() == 0 {
+				g.ready = time.Now()
+				s.finish(g, FinishStop, nil)
+			}
 		}
 		news = g.tell() || news
 	}

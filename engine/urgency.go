@@ -84,7 +84,7 @@ func (s *scheduler) displaced(g *generation) int {
 // needs, if of those in work only stay kept theirs and got what they lack.
 func (s *scheduler) fits(g *generation, known []int32, stay []*generation) bool {
 	s.counts++
-	need, held := kvPages(len(g.all)+1), 0
+	need, held := kvPages(g.whole()), 0
 	hold := func(pg *page) {
 		if pg.counted != s.counts {
 			pg.counted = s.counts
@@ -92,7 +92,7 @@ func (s *scheduler) fits(g *generation, known []int32, stay []*generation) bool 
 		}
 	}
 	for _, o := range stay {
-		need += o.seq.lacks(len(o.all) + 1)
+		need += o.seq.lacks(o.whole())
 		for _, pg := range o.seq.pages {
 			hold(pg)
 		}
@@ -114,7 +114,7 @@ func (s *scheduler) grow(g *generation, n int) bool {
 	}
 	for _, o := range s.active {
 		if o != g && o.urgency <= g.urgency {
-			lacks += o.seq.lacks(len(o.all) + 1)
+			lacks += o.seq.lacks(o.whole())
 		}
 	}
 	if lacks > len(s.m.kv.free)+s.tree.evictable() {
