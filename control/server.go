@@ -84,11 +84,12 @@ type Server struct {
 	aside    atomic.Bool               // another box has the name
 	found    atomic.Bool               // by Home Assistant
 
-	stop    context.CancelFunc // ends the goroutines that answer
-	unlink  context.CancelFunc // ends the links
-	linkCtx context.Context
-	wg      sync.WaitGroup // those that answer
-	links   sync.WaitGroup
+	stop      context.CancelFunc // ends the goroutines that answer
+	answering context.Context    // theirs
+	unlink    context.CancelFunc // ends the links
+	linkCtx   context.Context
+	wg        sync.WaitGroup // those that answer
+	links     sync.WaitGroup
 
 	models   sync.Mutex // one ModelsChanged at a time, so that the newest is last
 	finding  sync.Mutex // one hass at a time, likewise
@@ -174,7 +175,7 @@ func (s *Server) open() {
 		fail(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	s.stop = stop
+	s.stop, s.answering = stop, ctx
 	s.linkCtx, s.unlink = context.WithCancel(context.Background())
 	s.desk = &desk{
 		topics: s.topics, lim: s.lim, now: s.cfg.Now, gen: s.backend, box: s.data,
@@ -268,19 +269,28 @@ func (s *Server) receiver(link string, to chan inbound, manualAck bool) func(mqt
 		if in.retained && s.target(in.topic) == "" && in.topic != s.topics.Status() {
 			in.payload = nil
 		}
+		if s.answering.Err() != nil { // nobody reads it any more
+			s.turnAway(in, interrupted(errDrained))
+			return
+		}
 		select {
 		case to <- in:
 		default:
 			s.passed[link].behind.Add(1)
 			s.cfg.Notify(Notice{Event: NoticeDropped, Link: link, Topic: in.topic})
-			if r, ok := s.route(in.topic); ok && r.class == "req" && len(in.payload) > 0 {
-				e := Errorf(QueueFull, "the device is busy")
-				e.RetryAfter = time.Second
-				full := incoming{op: r.kind, client: r.client, payload: in.payload}
-				s.desk.refuse(full, full.id(), e)
-			}
-			// A command that is not acknowledged comes again.
+			e := Errorf(QueueFull, "the device is busy")
+			e.RetryAfter = time.Second
+			s.turnAway(in, e)
 		}
+	}
+}
+
+// turnAway answers a request that no dispatcher gets. A command that is not acknowledged
+// comes again.
+func (s *Server) turnAway(in inbound, e *Error) {
+	if r, ok := s.route(in.topic); ok && r.class == "req" && len(in.payload) > 0 {
+		away := incoming{op: r.kind, client: r.client, payload: in.payload}
+		s.desk.refuse(away, away.id(), e)
 	}
 }
 

@@ -88,6 +88,33 @@ func (m fakeMessage) MessageID() uint16 { return 1 }
 func (m fakeMessage) Payload() []byte   { return m.payload }
 func (m fakeMessage) Ack()              {}
 
+// What comes while the device says goodbye is answered, and is no sign of a box that is
+// behind: nobody reads any more.
+func TestCallbackWhileStopping(t *testing.T) {
+	var dropped atomic.Int32
+	g := newRig(t, &fake{}, func(cfg *Config) {
+		cfg.Notify = func(n Notice) {
+			if n.Event == NoticeDropped {
+				dropped.Add(1)
+			}
+		}
+	})
+	if err := g.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	on := g.receiver(linkData, g.requests, false)
+	for range inboxSize + 2 {
+		on(fakeMessage{topic: g.topics.Request("me", OpGenerate), payload: []byte(`{"id":"r","prompt":"x"}`)})
+	}
+	g.await("answers", func() bool { return len(g.replies("me", "r")) == inboxSize+2 })
+	if e := g.replies("me", "r")[0].Err; e == nil || e.Code != ShuttingDown {
+		t.Errorf("answer %+v", e)
+	}
+	if n, c := dropped.Load(), g.Counters(); n != 0 || c.Dropped != 0 {
+		t.Errorf("%d told as dropped, %d counted", n, c.Dropped)
+	}
+}
+
 // TestCallbackNeverBlocks floods the callback while the dispatcher is held up.
 func TestCallbackNeverBlocks(t *testing.T) {
 	gate := make(chan struct{})
