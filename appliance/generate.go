@@ -117,6 +117,7 @@ func promptTokens(ctx context.Context, s *serving, r *control.Request, imports s
 			return nil, nil, err
 		}
 	}
+	inWords(s.Template(), c.Messages)
 	read := pictureReader{ctx: ctx, s: s, imports: imports, room: s.Info().Context - r.MaxTokens, answer: r.MaxTokens}
 	if err := c.readPictures(&read, r.Messages); err != nil {
 		return nil, nil, err
