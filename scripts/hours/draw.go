@@ -4,6 +4,8 @@ package main
 
 import (
 	"fmt"
+	"math"
+	"strconv"
 	"strings"
 )
 
@@ -59,18 +61,46 @@ func panel(b *strings.Builder, rows []row, m measure, x, y int) {
 	w, h := float64(column-left-right), float64(high-top-bottom)
 	hours := float64(rows[len(rows)-1].hour)
 	px := func(hour int) float64 { return float64(x+left) + float64(hour)/hours*w }
-	py := func(v int64) float64 { return float64(y+top) + (1-float64(v)/(float64(most)*1.1))*h }
+	marks := axis(float64(most)/scale, scale == 1)
+	py := func(v float64) float64 { return float64(y+top) + (1-v/marks[len(marks)-1])*h }
 	fmt.Fprintf(b, `<text class="p" x="%d" y="%d">%s%s</text>`+"\n", x+12, y+16, m.name, unit)
 	fmt.Fprintf(b, `<rect class="w" x="%.1f" y="%d" width="%.1f" height="%.0f"/>`+"\n", px(0), y+top, px(warm)-px(0), h)
-	for _, v := range []int64{0, most / 2, most} {
-		fmt.Fprintf(b, `<path class="g" d="M%d %.1fh%.0f"/><text x="%d" y="%.1f" text-anchor="end">%.4g</text>`+"\n", x+left, py(v), w, x+left-6, py(v)+4, float64(v)/scale)
+	for _, v := range marks {
+		fmt.Fprintf(b, `<path class="g" d="M%d %.1fh%.0f"/><text x="%d" y="%.1f" text-anchor="end">%s</text>`+"\n", x+left, py(v), w, x+left-6, py(v)+4, strconv.FormatFloat(v, 'f', -1, 64))
 	}
 	for hour := 0; hour <= int(hours); hour += 12 {
 		fmt.Fprintf(b, `<text x="%.1f" y="%.0f" text-anchor="middle">%d</text>`+"\n", px(hour), float64(y+top)+h+16, hour)
 	}
 	b.WriteString(`<path class="s" d="`)
 	for i, r := range rows {
-		fmt.Fprintf(b, "%c%.1f %.1f", "ML"[min(i, 1)], px(r.hour), py(m.of(r)))
+		fmt.Fprintf(b, "%c%.1f %.1f", "ML"[min(i, 1)], px(r.hour), py(float64(m.of(r))/scale))
 	}
 	b.WriteString(`"/>` + "\n")
+}
+
+// axis is what to write beside a panel whose largest value is most: from 0 up in
+// at most four steps of 1, 2 or 5 times a power of ten, the last at that value or above
+// it. whole keeps the steps from being parts of what is counted.
+func axis(most float64, whole bool) []float64 {
+	power := int(math.Floor(math.Log10(most))) - 1
+	if whole {
+		power = max(power, 0)
+	}
+	for ; ; power++ {
+		for _, digit := range []float64{1, 2, 5} {
+			// Dividing by a power of ten gives the number that its text is read as.
+			mark := func(i int) float64 {
+				if power < 0 {
+					return float64(i) * digit / math.Pow10(-power)
+				}
+				return float64(i) * digit * math.Pow10(power)
+			}
+			var marks []float64
+			for i := range 5 {
+				if marks = append(marks, mark(i)); mark(i) >= most {
+					return marks
+				}
+			}
+		}
+	}
 }

@@ -129,6 +129,28 @@ func TestDrawingIsXML(t *testing.T) {
 	}
 }
 
+// What stands beside a panel are round numbers, and what it shows fits below the last.
+func TestAxis(t *testing.T) {
+	for _, tt := range []struct {
+		most  float64
+		whole bool
+		want  string
+	}{
+		{1, true, "[0 1]"}, {3, true, "[0 1 2 3]"}, {16, true, "[0 5 10 15 20]"}, {70, true, "[0 20 40 60 80]"}, {100, true, "[0 50 100]"}, {4096, true, "[0 2000 4000 6000]"},
+		{0.7, false, "[0 0.2 0.4 0.6 0.8]"}, {1, false, "[0 0.5 1]"}, {4.001, false, "[0 2 4 6]"}, {38.21, false, "[0 10 20 30 40]"},
+	} {
+		if got := fmt.Sprint(axis(tt.most, tt.whole)); got != tt.want {
+			t.Errorf("up to %v: %s, want %s", tt.most, got, tt.want)
+		}
+	}
+	for most := 1.0; most < 1e7; most *= 1.01 {
+		marks := axis(most, true)
+		if last := marks[len(marks)-1]; len(marks) > 5 || last < most || last > 2.5*most {
+			t.Errorf("up to %v: %v", most, marks)
+		}
+	}
+}
+
 // What a box reported: of a document that is refused no model is named.
 func TestReported(t *testing.T) {
 	const refused = `{"v":1,"rev":2,"target":"device/edge1","status":"failed","bucket":0,"error":{"code":"manifest_expired","status":412,"message":"document 2 for device/edge1 expired at 2026-12-30T17:53:19Z: publish a new one"},"at":"2027-01-11T00:55:01.814738928Z"}`
