@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -17,33 +18,33 @@ import (
 )
 
 // body reads a question into v. The memory of all questions together is bounded: what
-// it takes is booked until free is called, which is after the answer. A client has
-// bodyTime for all of it. received is the digest of what was read to its end.
+// has come is booked until free is called, which is after the answer, and nothing is
+// for what was announced. A client has bodyTime for all of it. received is the digest
+// of what was read to its end.
 func (h *handler) body(w http.ResponseWriter, r *http.Request, v any) (free func(), received string, err error) {
-	size := r.ContentLength
-	if size > maxBody {
+	if r.ContentLength > maxBody {
 		return nil, "", tooLarge()
 	}
-	if size < 0 {
-		size = maxBody
+	if err := plain(r); err != nil {
+		return nil, "", err
 	}
-	if h.held.Add(size) > heldBodies {
-		h.held.Add(-size)
-		full := control.Errorf(control.QueueFull, "the questions in work take %d MiB of memory", heldBodies>>20)
-		full.RetryAfter = time.Second
-		return nil, "", full
+	b := &booked{r: http.MaxBytesReader(w, r.Body, maxBody), held: &h.held}
+	if h.held.Load()+max(r.ContentLength, 0) > heldBodies {
+		return nil, "", crowded()
 	}
-	release := func() { h.held.Add(-size) }
 	defer func() {
 		if err != nil {
-			release()
+			b.free()
 		}
 	}()
 	rc := http.NewResponseController(w)
 	_ = rc.SetReadDeadline(h.opt.Now().Add(bodyTime)) // a recorder of a test has none
-	p, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	p, err := io.ReadAll(b)
 	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
 		return nil, "", tooLarge()
+	}
+	if full := (*control.Error)(nil); errors.As(err, &full) {
+		return nil, "", full
 	}
 	if err != nil {
 		return nil, "", slow(err)
@@ -57,7 +58,40 @@ func (h *handler) body(w http.ResponseWriter, r *http.Request, v any) (free func
 	if err := json.Unmarshal(p, v); err != nil {
 		return nil, received, wrongJSON(err)
 	}
-	return release, received, nil
+	return b.free, received, nil
+}
+
+// booked books what comes of a body.
+type booked struct {
+	r    io.Reader
+	held *atomic.Int64
+	n    int64
+}
+
+func (b *booked) Read(p []byte) (int, error) {
+	n, err := b.r.Read(p)
+	b.n += int64(n)
+	if b.held.Add(int64(n)) > heldBodies {
+		return n, crowded()
+	}
+	return n, err
+}
+
+func (b *booked) free() { b.held.Add(-b.n) }
+
+func crowded() *control.Error {
+	full := control.Errorf(control.QueueFull, "the questions in work take %d MiB of memory", heldBodies>>20)
+	full.RetryAfter = time.Second
+	return full
+}
+
+// plain refuses a body that is not what it stands for: what is compressed would be
+// taken for damaged.
+func plain(r *http.Request) error {
+	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
+		return unsupported("", "a body with Content-Encoding %.40q is not read here: send it as it is", coding)
+	}
+	return nil
 }
 
 func tooLarge() error {

@@ -19,6 +19,14 @@ func (h *handler) drop(w http.ResponseWriter, r *http.Request) {
 		writeError(w, bad("name", "name %.80q: use A-Z a-z 0-9 . _ - and end it with .vqf", name))
 		return
 	}
+	if err := plain(r); err != nil {
+		writeError(w, err)
+		return
+	}
+	if r.Header.Get("Content-Range") != "" { // RFC 9110: never to be taken for the whole
+		writeError(w, bad("", "a part of a file is not taken (Content-Range): send it whole"))
+		return
+	}
 	if h.uploads.Add(1) > maxUploads {
 		h.uploads.Add(-1)
 		full := control.Errorf(control.QueueFull, "%d uploads are under way", maxUploads)

@@ -12,10 +12,13 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"windhover/control"
 )
 
 func TestToken_P177(t *testing.T) {
@@ -163,6 +166,72 @@ func TestBodyLimits(t *testing.T) {
 	}
 	if b.last() != nil {
 		t.Error("it was asked all the same")
+	}
+}
+
+// What is booked of a body is what came of it, whatever was announced: questions that
+// say nothing of their length, or are yet to come, keep nobody out.
+func TestBodiesBooked(t *testing.T) {
+	var during []int64
+	b := &fakeBox{}
+	h := New(b, Options{}).(*handler)
+	b.ask = func(_ context.Context, _ *control.Request, reply func(*control.Reply) error) error {
+		during = append(during, h.held.Load())
+		return say(reply, "x")
+	}
+	const body = `{"prompt":"hello"}`
+	for _, length := range []int64{int64(len(body)), -1, maxBody} { // the last one has not come yet
+		r := httptest.NewRequest("POST", plainPath, io.TeeReader(strings.NewReader(body), writerFunc(func(p []byte) { during = append(during, h.held.Load()) })))
+		r.ContentLength = length
+		h.ServeHTTP(httptest.NewRecorder(), r)
+	}
+	const all = int64(len(body))
+	if want := []int64{0, all, 0, all, 0, all}; !slices.Equal(during, want) {
+		t.Errorf("booked before and after bodies: %d, want %d", during, want)
+	}
+	// The bound holds for what comes, too.
+	h.held.Store(heldBodies - 10)
+	r := httptest.NewRequest("POST", plainPath, strings.NewReader(body))
+	r.ContentLength = -1
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	if e := errorOf(t, w); w.Code != 429 || e.Code != "queue_full" || w.Header().Get("Retry-After") == "" {
+		t.Errorf("got %d %+v", w.Code, e)
+	}
+	if n := h.held.Load(); n != heldBodies-10 {
+		t.Errorf("%d bytes are still booked", n-heldBodies+10)
+	}
+}
+
+type writerFunc func(p []byte)
+
+func (f writerFunc) Write(p []byte) (int, error) { f(p); return len(p), nil }
+
+// What is compressed, or a part of a file, is refused by name and not read.
+func TestNotAsItIs(t *testing.T) {
+	b := &fakeBox{drop: func(context.Context, string, int64, io.Reader) (int64, error) {
+		t.Error("a file was taken")
+		return 0, nil
+	}}
+	h := New(b, Options{})
+	for _, tt := range []struct {
+		method, path, header, value, code string
+	}{
+		{"POST", plainPath, "Content-Encoding", "gzip", "unsupported"},
+		{"POST", chatPath, "Content-Encoding", "zstd", "unsupported"},
+		{"PUT", "/v1/drop/m.vqf", "Content-Encoding", "gzip", "unsupported"},
+		{"PUT", "/v1/drop/m.vqf", "Content-Range", "bytes 5-9/10", "bad_request"},
+	} {
+		w := do(h, tt.method, tt.path, `{"prompt":"hello"}`, tt.header, tt.value)
+		if e := errorOf(t, w); w.Code != 400 || e.Code != tt.code || !strings.Contains(e.Message, tt.header) {
+			t.Errorf("%s with %s %s: %d %+v", tt.path, tt.header, tt.value, w.Code, e)
+		}
+	}
+	if b.last() != nil {
+		t.Error("a question was asked")
+	}
+	if w := do(h, "POST", plainPath, `{"prompt":"hello"}`, "Content-Encoding", "identity"); w.Code != 200 {
+		t.Errorf("as it is: %d %s", w.Code, w.Body)
 	}
 }
 
