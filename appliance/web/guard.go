@@ -29,12 +29,13 @@ func ShowedToken(ctx context.Context) bool { return ctx.Value(tokenShown{}) != n
 // which is read at each request, so that a new one needs no restart; the page comes
 // without one, empty, and asks the person for it. Without a token file the Host of a
 // request has to be an address or a name of this machine: a page of another site
-// whose name was pointed here (DNS rebinding) is refused.
+// whose name was pointed here (DNS rebinding) is refused. Without one, which is how
+// probes of load balancers ask in HTTP/1.0, it is no page of any site.
 func Guard(door func() Door, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		d := door()
 		switch {
-		case d.TokenFile == "" && !d.knows(r.Host):
+		case d.TokenFile == "" && !d.knows(r.Host) && (r.Host != "" || r.ProtoAtLeast(1, 1)): // HTTP/1.0 has none, and no browser speaks it
 			writeError(w, forbidden("host %.100q is no name of this box: use its address, localhost or its name, or add the name to http.hosts", r.Host))
 		case d.TokenFile == "":
 			next.ServeHTTP(w, r)

@@ -105,6 +105,16 @@ func TestHost_P176(t *testing.T) {
 			t.Errorf("host %q: got %d, want %d", host, w.Code, want)
 		}
 	}
+	// HTTP/1.0 needs none, but what it says counts.
+	for host, want := range map[string]int{"": 200, "evil.example": 403} {
+		r := httptest.NewRequest("GET", "/v1/models", nil)
+		r.Host, r.Proto, r.ProtoMinor = host, "HTTP/1.0", 0
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != want {
+			t.Errorf("HTTP/1.0, host %q: got %d, want %d", host, w.Code, want)
+		}
+	}
 }
 
 // A page of another origin can neither ask nor read.
