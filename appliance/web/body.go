@@ -9,6 +9,8 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"reflect"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -120,12 +122,41 @@ func wrongJSON(err error) error {
 			return bad("", "the body is a JSON %s, not an object", typ.Value)
 		}
 		field := strings.TrimPrefix(typ.Field, "common.") // where this package keeps it is its own business
+		if number, ok := strings.CutPrefix(typ.Value, "number "); ok { // one that does not fit
+			return bad(field, "%s cannot be %.40s: want %s", field, number, fitting(typ.Type))
+		}
 		return bad(field, "%s cannot be a %s", field, typ.Value)
 	}
 	if syn := (*json.SyntaxError)(nil); errors.As(err, &syn) {
 		return bad("", "the body is not JSON (at byte %d)", syn.Offset)
 	}
 	return bad("", "the body is not JSON")
+}
+
+// fitting says what kind of number has room in a type.
+func fitting(t reflect.Type) string {
+	if t.Kind() == reflect.Float32 || t.Kind() == reflect.Float64 {
+		return "a smaller number"
+	}
+	return "a whole number, smaller than 2^63"
+}
+
+// seed is a whole number of 64 bits. A negative one, as OpenAI has them, and one above
+// 2^63, as answers over MQTT tell them, are the same bits.
+type seed uint64
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (s *seed) UnmarshalJSON(p []byte) error {
+	text := string(p)
+	if u, err := strconv.ParseUint(text, 10, 64); err == nil {
+		*s = seed(u)
+		return nil
+	}
+	if i, err := strconv.ParseInt(text, 10, 64); err == nil {
+		*s = seed(i)
+		return nil
+	}
+	return bad("seed", "seed: want a whole number from -2^63 to 2^64-1")
 }
 
 // stops is a string or a list of strings.
@@ -161,7 +192,8 @@ type common struct {
 	TopK          *int     `json:"top_k"`          // ours, as other servers have it
 	MinP          *float32 `json:"min_p"`          // likewise
 	RepeatPenalty *float32 `json:"repeat_penalty"` // likewise
-	Seed          *int64   `json:"seed"`
+	Truncate      string   `json:"truncate"`       // ours
+	Seed          *seed    `json:"seed"`
 	Stop          stops    `json:"stop"`
 	User          string   `json:"user"`
 	N             *int     `json:"n"`
@@ -195,7 +227,7 @@ func (h *handler) fill(op string, c *common) (*control.Request, error) {
 	if control.ValidClient(c.User) {
 		r.Client += c.User
 	}
-	r.Flush, r.FinalText = 0, false
+	r.Flush, r.FinalText, r.Truncate = 0, false, c.Truncate
 	r.Temperature, r.TopP, r.TopK = c.Temperature, c.TopP, c.TopK
 	if c.MinP != nil {
 		r.MinP = *c.MinP
@@ -204,8 +236,7 @@ func (h *handler) fill(op string, c *common) (*control.Request, error) {
 		r.RepeatPenalty = *c.RepeatPenalty
 	}
 	if c.Seed != nil {
-		seed := uint64(*c.Seed)
-		r.Seed = &seed
+		r.Seed = (*uint64)(c.Seed)
 	}
 	if r.MaxTokens = h.most(r.Model); c.MaxTokens != nil {
 		r.MaxTokens = *c.MaxTokens
@@ -245,7 +276,7 @@ func withParam(err error) error {
 		return err
 	}
 	switch name {
-	case "max_tokens", "temperature", "top_p", "top_k", "min_p", "repeat_penalty", "stop", "model":
+	case "max_tokens", "temperature", "top_p", "top_k", "min_p", "repeat_penalty", "stop", "truncate", "model":
 		return &problem{e, name}
 	}
 	return err

@@ -42,6 +42,8 @@ func TestQuestion(t *testing.T) {
 				r.MaxTokens, r.Temperature, r.TopP, r.TopK, r.MinP, r.RepeatPenalty = 7, f(.5), f(.25), i(3), .125, 1.5
 				r.Seed, r.Stop, r.Client = u(1<<64-1), []string{"x"}, "http:bob"
 			})},
+		{"a seed as answers over MQTT tell it, and room made", chatPath, `{"seed":18446744073709551615,"truncate":"middle",` + hi + `}`,
+			base(func(r *control.Request) { r.Seed, r.Truncate = u(1<<64-1), control.TruncateMiddle })},
 		{"a user that is no name of a client", chatPath, `{"user":"a b/c",` + hi + `}`, base(nil)},
 		{"the newer bound, a list of stops", chatPath, `{"max_completion_tokens":9,"max_tokens":7,"stop":["a","b"],` + hi + `}`,
 			base(func(r *control.Request) { r.MaxTokens, r.Stop = 9, []string{"a", "b"} })},
@@ -117,6 +119,10 @@ func TestQuestionRefused_P175(t *testing.T) {
 		{"an array", chatPath, `[]`, 400, "bad_request", ""},
 		{"bad UTF-8", chatPath, "{\"model\":\"\xff\"}", 400, "bad_request", ""},
 		{"wrong type", chatPath, `{"max_tokens":"many",` + hi + `}`, 400, "bad_request", "max_tokens"},
+		{"half a token", chatPath, `{"max_tokens":1.5,` + hi + `}`, 400, "bad_request", "max_tokens"},
+		{"no number of float32", chatPath, `{"temperature":1e400,` + hi + `}`, 400, "bad_request", "temperature"},
+		{"half a seed", chatPath, `{"seed":1.5,` + hi + `}`, 400, "bad_request", "seed"},
+		{"a seed of 65 bits", chatPath, `{"seed":18446744073709551616,` + hi + `}`, 400, "bad_request", "seed"},
 		{"wrong stop", chatPath, `{"stop":7,` + hi + `}`, 400, "bad_request", "stop"},
 		{"two answers", chatPath, `{"n":2,` + hi + `}`, 400, "unsupported", "n"},
 		{"presence_penalty", chatPath, `{"presence_penalty":1,` + hi + `}`, 400, "unsupported", "presence_penalty"},
