@@ -47,6 +47,7 @@ var (
 	modelBusy  = prometheus.NewDesc("windhover_model_sequences", "Requests computed beside each other now.", []string{"name"}, nil)
 	modelKept  = prometheus.NewDesc("windhover_model_kept_tokens", "Tokens of prefixes that need no computing.", []string{"name"}, nil)
 	modelCache = prometheus.NewDesc("windhover_kv_cache_ratio", "Part of a model's cache of keys and values that requests in work hold; kept prefixes give way and do not count.", []string{"name"}, nil)
+	modelPages = prometheus.NewDesc("windhover_kv_cache_bytes", "Memory that a model's cache of keys and values takes, kept prefixes included; at most engine.cache_memory.", []string{"name"}, nil)
 )
 
 // activeModel is a model that tells what it is at: *engine.Model, or what holds one.
@@ -57,7 +58,7 @@ type weightsReader interface{ WeightsRead() int64 }
 
 // Describe implements prometheus.Collector.
 func (c modelCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{modelState, modelInfo, modelLoad, modelRead, modelBusy, modelKept, modelCache} {
+	for _, d := range []*prometheus.Desc{modelState, modelInfo, modelLoad, modelRead, modelBusy, modelKept, modelCache, modelPages} {
 		ch <- d
 	}
 }
@@ -85,6 +86,7 @@ func (c modelCollector) Collect(ch chan<- prometheus.Metric) {
 			gauge(modelBusy, float64(a.Active), s.Name)
 			gauge(modelKept, float64(a.Kept), s.Name)
 			gauge(modelCache, heldPart(a.PagesHeld, a.Pages), s.Name)
+			gauge(modelPages, float64(a.KVBytes), s.Name)
 		}
 		c.reg.release(s)
 	}

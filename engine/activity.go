@@ -12,6 +12,9 @@ type Activity struct {
 	// Of the KV cache. The pages of kept prefixes that no request in work has are not
 	// among those held: they give way to whoever needs them.
 	Pages, PagesHeld int
+	// KVBytes is the memory that pages have, in use or kept, or free for less than a
+	// minute: at most so much, for what of a page is not written yet has none.
+	KVBytes int64
 }
 
 // Activity may be asked for at any time.
@@ -19,7 +22,7 @@ func (m *Model) Activity() Activity {
 	s := m.sched
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	a := Activity{Kept: int(s.tree.kept.Load()), Cached: s.cached, Pages: s.pages}
+	a := Activity{Kept: int(s.tree.kept.Load()), Cached: s.cached, Pages: s.pages, KVBytes: s.m.kv.took.Load() * int64(s.m.kv.pageBytes())}
 	s.counts++
 	for _, g := range s.active {
 		if g.over {

@@ -4,6 +4,7 @@ package engine
 
 import (
 	"fmt"
+	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -20,8 +21,9 @@ type pagePool struct {
 	size                     int // bytes of the keys, or the values, of a head in a page
 
 	list []page
-	free []*page // what was given back last is on top; it has memory
-	mem  []byte  // the reservation; nil when closed
+	free []*page      // what was given back last is on top; it has memory
+	mem  []byte       // the reservation; nil when closed
+	took atomic.Int64 // pages that have memory
 }
 
 // hugePage is what pages are aligned to and the system is asked to back them by:
@@ -68,6 +70,7 @@ func (p *pagePool) take() *page {
 		whole := p.pageBytes() / hugePage * hugePage
 		advise([][]byte{pg.data[:whole]}, unix.MADV_HUGEPAGE)
 		advise([][]byte{pg.data[whole:p.stride()]}, unix.MADV_NOHUGEPAGE)
+		p.took.Add(1)
 	}
 	pg.refs, pg.fill, pg.writer, pg.taken = 1, 0, nil, true
 	return pg
@@ -94,6 +97,7 @@ func (p *pagePool) trim() {
 			// a neighbour's would bring this page's memory back.
 			advise([][]byte{pg.data}, unix.MADV_NOHUGEPAGE)
 			pg.taken = false
+			p.took.Add(-1)
 		}
 	}
 }
@@ -116,7 +120,8 @@ func (p *pagePool) close() error {
 		return nil
 	}
 	mem := p.mem
-	*p = pagePool{}
+	p.list, p.free, p.mem = nil, nil, nil
+	p.took.Store(0)
 	if err := unix.Munmap(mem); err != nil {
 		return fmt.Errorf("engine: kv cache: %w", err)
 	}
