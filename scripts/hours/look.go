@@ -30,7 +30,7 @@ func (l *life) look() {
 	for _, p := range []struct {
 		to *int64
 		is int64
-	}{{&b.rss, r.rss}, {&b.anon, r.anon}, {&b.heap, r.heap}, {&b.goroutines, r.goroutines}, {&b.files, r.files}, {&b.state, r.state}, {&b.inodes, r.inodes}, {&b.runtime, r.runtime}, {&b.models, r.models}} {
+	}{{&b.rss, r.rss}, {&b.anon, r.anon}, {&b.heap, r.heap}, {&b.goroutines, r.goroutines}, {&b.files, r.files}, {&b.state, r.state}, {&b.inodes, r.inodes}, {&b.runtime, r.runtime}, {&b.models, r.models}, {&b.cache, r.cache}} {
 		*p.to = min(*p.to, p.is)
 	}
 	b.written, b.journal, b.reconnects = r.written, r.journal, r.reconnects
@@ -78,6 +78,7 @@ func (l *life) measure() (row, error) {
 	r.rss, r.anon, r.written = status["VmRSS"], status["RssAnon"], io["write_bytes"]>>10
 	r.heap, r.goroutines, r.files = list["go_memstats_heap_alloc_bytes"]>>10, list["go_goroutines"], int64(len(open))
 	r.runtime = (list["go_memstats_sys_bytes"] - list["go_memstats_heap_released_bytes"]) >> 10
+	r.cache = list["windhover_kv_cache_bytes"] >> 10
 	r.reconnects = list["windhover_mqtt_reconnects_total"]
 	for _, dir := range []string{"/var/lib/windhover", "/var/cache/windhover"} {
 		s, err := sizeOf(dir)
@@ -88,7 +89,7 @@ func (l *life) measure() (row, error) {
 	}
 	journal, err := sizeOf("/var/log/journal")
 	r.journal = journal.kib
-	if r.rss == 0 || r.anon == 0 || r.heap == 0 || r.goroutines == 0 || r.inodes == 0 {
+	if r.rss == 0 || r.anon == 0 || r.heap == 0 || r.goroutines == 0 || r.inodes == 0 || r.cache == 0 {
 		err = errors.Join(err, fmt.Errorf("nothing measured: %+v", r))
 	}
 	return r, err

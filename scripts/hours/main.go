@@ -72,6 +72,12 @@ func live(hours int, inputs string) error {
 		if minute%60 == 0 {
 			fmt.Println(l.row(minute / 60))
 		}
+		if minute%240 == 0 {
+			text, err := l.parts()
+			if l.tell("parts", err); err == nil {
+				fmt.Println("info    memory", text)
+			}
+		}
 	}
 	l.readJournal()
 	fmt.Printf("end     %d answered, %d refused as they should be, %d failed, %s\n", l.answered.Load(), l.refused.Load(), l.failed.Load(), l.kinds())

@@ -20,7 +20,7 @@ func steady(n int) []row {
 	for h := 1; h <= n; h++ {
 		wave := int64(h*7%5) * 300
 		rows = append(rows, row{hour: h, rss: 60000 + wave, anon: 40000 + wave, heap: 9000 + wave/4, goroutines: 50 + int64(h%2), files: 30,
-			state: 400, inodes: 60, models: 5, runtime: 20000 + wave, journal: 8000, written: int64(h) * 100, answered: int64(h) * 80, scan: 12})
+			state: 400, inodes: 60, models: 5, runtime: 20000 + wave, cache: 1900 + wave/10, journal: 8000, written: int64(h) * 100, answered: int64(h) * 80, scan: 12})
 	}
 	for h := range min(n, warm-1) { // while caches fill
 		rows[h].anon, rows[h].heap = 20000, 5000
@@ -57,8 +57,9 @@ func TestWhatGrowsIsFound(t *testing.T) {
 		name string
 		grow func(r *row, hour int64)
 	}{
-		{"resident, anonymous", func(r *row, h int64) { r.anon += 160 * h }},
-		{"resident, anonymous", func(r *row, h int64) { r.anon += (h / 60) * 9000 }},
+		{"resident, anonymous", func(r *row, h int64) { r.anon += 60 * h }},
+		{"resident, anonymous", func(r *row, h int64) { r.anon += (h / 60) * 4000 }},
+		{"of it, kept prefixes", func(r *row, h int64) { r.cache += 10 * h }},
 		{"heap after collection", func(r *row, h int64) { r.heap += 40 * h }},
 		{"goroutines", func(r *row, h int64) { r.goroutines += h / 15 }},
 		{"open files", func(r *row, h int64) { r.files += h / 15 }},
@@ -183,6 +184,40 @@ func TestHappenings(t *testing.T) {
 	for _, h := range happenings {
 		if h.at < 1 || h.at > 71*60 || h.every < 0 {
 			t.Errorf("%s: at minute %d, every %d", h.name, h.at, h.every)
+		}
+	}
+}
+
+// Mappings are added up by their names, and those without by where they lie.
+func TestAnonymousByMappings(t *testing.T) {
+	smaps := `00010000-010d0000 r-xp 00000000 fe:00 1234                       /usr/bin/windhover
+Size:              16576 kB
+Anonymous:             0 kB
+010e0000-01140000 rw-p 010d0000 fe:00 1234                       /usr/bin/windhover
+Anonymous:           116 kB
+AnonHugePages:         0 kB
+4000000000-4000400000 rw-p 00000000 00:00 0
+Anonymous:          2048 kB
+4000400000-4004000000 ---p 00000000 00:00 0
+Anonymous:             0 kB
+ffff8c000000-ffff8c100000 rw-p 00000000 00:00 0
+Anonymous:           600 kB
+ffff8d000000-ffff8d100000 rw-p 00000000 00:00 0                  [stack of one]
+Anonymous:            12 kB
+`
+	kib, count, err := anonymous(strings.NewReader(smaps))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := fmt.Sprint(kib), "map[/usr/bin/windhover:116 0x0:2048 0xff:600 [stack_of_one]:12]"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if count["0x0"] != 2 || count["/usr/bin/windhover"] != 2 {
+		t.Errorf("counts %v", count)
+	}
+	for _, wrong := range []string{"zz-1 r-xp 0 0 0 x\n", "1-2 r-xp 0 0 0 x\nAnonymous: many kB\n"} {
+		if _, _, err := anonymous(strings.NewReader(wrong)); err == nil {
+			t.Errorf("%q is taken", wrong)
 		}
 	}
 }

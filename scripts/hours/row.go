@@ -15,6 +15,7 @@ type row struct {
 	hour                       int
 	rss, anon, heap            int64 // KiB
 	runtime                    int64 // KiB of anon that Go's runtime says it holds
+	cache                      int64 // KiB of anon that the cache of keys and values may take
 	models                     int64 // names of model files in the state directory
 	goroutines, files          int64
 	state, inodes, journal     int64 // KiB without those, all its files, KiB
@@ -23,10 +24,10 @@ type row struct {
 	restarts, reconnects, scan int64
 }
 
-const header = "# row hour rss_kib anon_kib heap_kib goroutines fds state_kib state_files journal_kib written_kib answered refused failed restarts reconnects looks runtime_kib models"
+const header = "# row hour rss_kib anon_kib heap_kib goroutines fds state_kib state_files journal_kib written_kib answered refused failed restarts reconnects looks runtime_kib models cache_kib"
 
 func (r row) fields() []any {
-	return []any{r.hour, r.rss, r.anon, r.heap, r.goroutines, r.files, r.state, r.inodes, r.journal, r.written, r.answered, r.refused, r.failed, r.restarts, r.reconnects, r.scan, r.runtime, r.models}
+	return []any{r.hour, r.rss, r.anon, r.heap, r.goroutines, r.files, r.state, r.inodes, r.journal, r.written, r.answered, r.refused, r.failed, r.restarts, r.reconnects, r.scan, r.runtime, r.models, r.cache}
 }
 
 func (r row) String() string {
@@ -36,7 +37,7 @@ func (r row) String() string {
 func parseRow(line string) (row, error) {
 	var r row
 	n, err := fmt.Sscanf(line, "row"+strings.Repeat(" %d", len(r.fields())), &r.hour, &r.rss, &r.anon, &r.heap, &r.goroutines, &r.files, &r.state, &r.inodes,
-		&r.journal, &r.written, &r.answered, &r.refused, &r.failed, &r.restarts, &r.reconnects, &r.scan, &r.runtime, &r.models)
+		&r.journal, &r.written, &r.answered, &r.refused, &r.failed, &r.restarts, &r.reconnects, &r.scan, &r.runtime, &r.models, &r.cache)
 	if err != nil {
 		return row{}, fmt.Errorf("%q: %d numbers: %w", line, n, err)
 	}
