@@ -121,13 +121,16 @@ func wrongJSON(err error) error {
 		if typ.Field == "" {
 			return bad("", "the body is a JSON %s, not an object", typ.Value)
 		}
-		field := strings.TrimPrefix(typ.Field, "common.") // where this package keeps it is its own business
+		field := strings.TrimPrefix(typ.Field, "common.")              // where this package keeps it is its own business
 		if number, ok := strings.CutPrefix(typ.Value, "number "); ok { // one that does not fit
 			return bad(field, "%s cannot be %.40s: want %s", field, number, fitting(typ.Type))
 		}
 		return bad(field, "%s cannot be a %s", field, typ.Value)
 	}
 	if syn := (*json.SyntaxError)(nil); errors.As(err, &syn) {
+		if syn.Offset == 0 {
+			return bad("", "the body is empty: want a JSON object")
+		}
 		return bad("", "the body is not JSON (at byte %d)", syn.Offset)
 	}
 	return bad("", "the body is not JSON")

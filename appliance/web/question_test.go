@@ -116,6 +116,7 @@ func TestQuestionRefused_P175(t *testing.T) {
 		code, param      string
 	}{
 		{"no JSON", chatPath, `{"messages":`, 400, "bad_request", ""},
+		{"nothing", chatPath, ``, 400, "bad_request", ""},
 		{"an array", chatPath, `[]`, 400, "bad_request", ""},
 		{"bad UTF-8", chatPath, "{\"model\":\"\xff\"}", 400, "bad_request", ""},
 		{"wrong type", chatPath, `{"max_tokens":"many",` + hi + `}`, 400, "bad_request", "max_tokens"},
