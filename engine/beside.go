@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"windhover/engine/pooling"
 	"windhover/engine/tokenizer"
 )
 
 // metaBeside reads what Hugging Face files in dir say: tokenizer_config.json,
-// chat_template.jinja, generation_config.json, each of which may be missing.
+// chat_template.jinja, generation_config.json, modules.json with what it names, each
+// of which may be missing.
 func metaBeside(dir string, tok *tokenizer.Tokenizer) (*Meta, error) {
 	m := &Meta{BosID: -1, EosID: -1}
 	read := func(name string, into any) error {
@@ -57,6 +59,12 @@ func metaBeside(dir string, tok *tokenizer.Tokenizer) (*Meta, error) {
 	m.Generation = gen.Generation
 	m.Generation.RepeatPenalty = gen.Penalty
 	m.StopIDs = gen.EosID
+	m.Pooling, err = pooling.Read(func(name string) ([]byte, error) {
+		return readBeside(filepath.Join(dir, filepath.FromSlash(name)))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("engine: %s: %w", dir, err)
+	}
 	if tok != nil {
 		m.resolve(tok)
 	}

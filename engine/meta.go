@@ -34,7 +34,7 @@ type Meta struct {
 	Tied          bool       `json:"tied"`
 	Params        int64      `json:"params"`
 	ContextLength int        `json:"context_length"`
-	Pooling       string     `json:"pooling"` // how an embedding is made of a text: "last", its last token; "": the model makes none
+	Pooling       string     `json:"pooling"` // how an embedding is made of a text: "last", of its last token; "": not at all; others are refused when asked for one
 }
 
 // Generation holds the sampling a model was published with; nil fields were not

@@ -28,7 +28,9 @@ laid out for the kernels, tokenizer and chat template inside. SRC is a GGUF file
 or a Hugging Face directory with config.json, *.safetensors and tokenizer files.
 Architectures: qwen3, llama, qwen3moe (mixtures of experts) and qwen3vl (with
 pictures). The vision tower is in a Hugging Face directory of qwen3vl, and in a
-file of its own beside a GGUF file: give it with --mmproj.
+file of its own beside a GGUF file: give it with --mmproj. Of models that make
+embeddings of texts, those are converted that take the last token's
+(Qwen3-Embedding); others are refused, as what --bare makes of them embeds nothing.
 
 The result appears under its name only when it is complete, has been read back
 and has reached the disk. The same source and options give the same bytes on

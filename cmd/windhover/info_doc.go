@@ -13,6 +13,7 @@ import (
 	"text/tabwriter"
 	"unicode"
 
+	"windhover/engine"
 	"windhover/vqf"
 )
 
@@ -63,6 +64,8 @@ type infoModel struct {
 	// How four-bit weights were made (docs/FORMAT.md section 16), "" for nobody
 	// knows, and whether that was by looking for the smallest error.
 	Quantiser string `json:"quantiser"`
+	// Pooling is how embeddings of texts are made; "" for a model that makes none.
+	Pooling   string `json:"pooling,omitempty"`
 	Optimised bool   `json:"optimised"`
 	// What quantising made of each tensor: relative RMS error and the largest
 	// difference of a weight.
@@ -186,6 +189,13 @@ func (m *infoModel) print(line func(key, format string, a ...any)) {
 		template = "no chat template"
 	}
 	line("tokenizer", "%s, %s", m.Tokenizer, template)
+	switch m.Pooling {
+	case "":
+	case engine.PoolLast:
+		line("embeddings", "of a text's last token")
+	default:
+		line("embeddings", "pooled by %s, which is not computed here", plainText(m.Pooling))
+	}
 	if m.Vision != nil {
 		line("pictures", "%s", m.Vision)
 	}

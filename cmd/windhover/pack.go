@@ -24,7 +24,7 @@ passphrase; a signature inside does not survive: --sign makes a new one,
 --drop-signature does without.
 
 FROM is a Hugging Face directory (tokenizer.json, or vocab.json with merges.txt,
-and tokenizer_config.json, generation_config.json where there are any), a
+and tokenizer_config.json, generation_config.json, modules.json where there are any), a
 tokenizer.json, the model's .gguf, or another .vqf, which the same passphrase opens
 if it is encrypted.`,
 		Example: `  windhover pack bare.vqf --tokenizer ~/models/Qwen3-0.6B -o qwen3-0.6b.vqf
@@ -72,8 +72,12 @@ if it is encrypted.`,
 			if r.Tied {
 				tied = "tied embeddings"
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "tokenizer  %s: %d tokens, stop ids %v, %s\nmodel      %d parameters, %s\nwrote %s: %d tensors, %s, file_sum=%s, %.2f seconds\n",
-				r.Tokenizer, r.Tokens, r.StopIDs, template, r.Params, tied, r.Output, r.Tensors, mib(r.Bytes), r.FileSum, r.Seconds)
+			embeds := ""
+			if r.Pooling != "" {
+				embeds = fmt.Sprintf(", embeddings of the %s token", r.Pooling)
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "tokenizer  %s: %d tokens, stop ids %v, %s\nmodel      %d parameters, %s%s\nwrote %s: %d tensors, %s, file_sum=%s, %.2f seconds\n",
+				r.Tokenizer, r.Tokens, r.StopIDs, template, r.Params, tied, embeds, r.Output, r.Tensors, mib(r.Bytes), r.FileSum, r.Seconds)
 			return err
 		},
 	}

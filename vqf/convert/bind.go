@@ -14,9 +14,11 @@ import (
 // name with %d is one of each layer; the first of several that exists is taken.
 type naming map[string][]string
 
+// Names without "model." are those of a model that was stored without a head, as
+// Qwen3-Embedding is.
 var hfNames = naming{
-	"token_embed": {"model.language_model.embed_tokens.weight", "model.embed_tokens.weight"},
-	"final_norm":  {"model.language_model.norm.weight", "model.norm.weight"},
+	"token_embed": {"model.language_model.embed_tokens.weight", bodyEmbedding, "model.embed_tokens.weight"},
+	"final_norm":  {"model.language_model.norm.weight", "norm.weight", "model.norm.weight"},
 	"attn_norm":   hfLayer("input_layernorm"),
 	"ffn_norm":    hfLayer("post_attention_layernorm"),
 	"q_norm":      hfLayer("self_attn.q_norm"),
@@ -32,8 +34,11 @@ var hfNames = naming{
 	"moe_router":  hfLayer("mlp.gate"),
 }
 
+const bodyEmbedding = "embed_tokens.weight"
+
 func hfLayer(name string) []string {
-	return []string{"model.language_model.layers.%d." + name + ".weight", "model.layers.%d." + name + ".weight"}
+	name = "layers.%d." + name + ".weight"
+	return []string{"model.language_model." + name, name, "model." + name}
 }
 
 var ggufNames = naming{
@@ -134,9 +139,12 @@ func (m *model) textMatrix(r string, part int, shape vqf.Shape) (matrix, error) 
 		return m.expertMatrix(r, part, shape)
 	}
 	t := m.find(r, part)
-	if t == nil && r == "lm" && !m.mustTie {
+	if t == nil && r == "lm" && (!m.ownHead || m.headless) {
 		m.tied = true
 		t = m.find("token_embed", 0)
+		if m.ownHead {
+			m.notes = append(m.notes, "the output matrix is missing, which embeddings do without: the embedding stands in its place")
+		}
 	}
 	if t == nil {
 		return matrix{}, m.missing(m.wanted(r, part))
@@ -170,13 +178,17 @@ func (s *source) missing(name string) error {
 }
 
 // wanted is the name by which a missing tensor is reported: the plain one,
-// except where the text model is part of a larger one.
+// except where the text model is part of a larger one, or stored without a head.
 func (s *source) wanted(r string, part int) string {
 	list := s.names[r]
-	if sees(s.architecture) {
-		return expand(list[0], part)
+	at := len(list) - 1
+	switch {
+	case sees(s.architecture):
+		at = 0
+	case at > 0 && s.byName[bodyEmbedding] != nil:
+		at--
 	}
-	return expand(list[len(list)-1], part)
+	return expand(list[at], part)
 }
 
 func expand(name string, part int) string {

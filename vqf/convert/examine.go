@@ -31,8 +31,8 @@ func Examine(src string, opt Options) (r *Report, err error) {
 	if err != nil {
 		return nil, err
 	}
-	r.head(m, spec, plan)
-	r.Quantiser, r.Embedded = set.quantiser(spec.Mode), embedded != nil
+	r.head(m, spec, plan, embedded)
+	r.Quantiser = set.quantiser(spec.Mode)
 	r.Notes = append(r.Notes, notes...)
 	return r, nil
 }

@@ -21,6 +21,9 @@ func FuzzGGUF(f *testing.F) {
 	f.Add(readFile(f, m.ggufFile(f, "qwen3", "BF16", nil)))
 	f.Add(readFile(f, m.ggufFile(f, "qwen3vl", "Q8_0", nil)))
 	f.Add(readFile(f, mixture.ggufFile(f, "qwen3moe", "BF16", nil)))
+	m.embeds = true
+	f.Add(readFile(f, m.ggufFile(f, "qwen3", "BF16", func(g *ggufWriter, _ map[string][]float32) { g.set("qwen3.pooling_type", uint32(3)) })))
+	m.embeds = false
 	m.qnorm, m.tied = false, true
 	f.Add(readFile(f, m.ggufFile(f, "llama", "Q4_0", nil)))
 	f.Fuzz(func(t *testing.T, b []byte) {

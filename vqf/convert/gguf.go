@@ -113,6 +113,10 @@ func openGGUF(path string, s *settings) (_ *source, err error) {
 	if s.Bare || !k.hasWords() {
 		return src, k.err
 	}
+	k.pooling(src)
+	if err := src.computed(); err != nil {
+		return nil, err
+	}
 	if err := k.words(src); err != nil {
 		return nil, err
 	}
@@ -300,6 +304,8 @@ func (k *ggufKeys) words(src *source) error {
 	}
 	in.AddBOS, err = k.f.Bool("tokenizer.ggml.add_bos_token")
 	k.keep(err)
+	in.AddEOS, err = k.f.Bool("tokenizer.ggml.add_eos_token")
+	k.keep(err)
 	if k.err != nil {
 		return k.err
 	}
@@ -314,11 +320,17 @@ func (k *ggufKeys) words(src *source) error {
 	w := &src.words
 	w.template, w.addBOS = k.text("tokenizer.chat_template"), in.AddBOS
 	w.bosID, w.eosID = in.BosID, in.EosID
-	if in.BosID >= 0 {
-		w.bosToken = in.Tokens[in.BosID] // GGUFToJSON holds ids to the vocabulary
+	// Where the token behind a text is another than the end token, as with
+	// Qwen3-Embedding, writers of GGUF give it the name of the latter, which becomes
+	// the end of a turn.
+	if turn := k.id("tokenizer.ggml.eot_token_id"); w.pooling != "" && in.AddEOS && turn >= 0 && turn < len(in.Tokens) {
+		w.eosID = turn
 	}
-	if in.EosID >= 0 {
-		w.eosToken = in.Tokens[in.EosID]
+	if w.bosID >= 0 {
+		w.bosToken = in.Tokens[w.bosID] // GGUFToJSON holds ids to the vocabulary
+	}
+	if w.eosID >= 0 {
+		w.eosToken = in.Tokens[w.eosID]
 	}
 	w.stop(in.EosID)
 	w.special = map[string]int{}

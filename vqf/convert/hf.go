@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"windhover/engine/pooling"
 	"windhover/engine/tokenizer"
 	"windhover/vqf/safetensors"
 )
@@ -23,8 +24,21 @@ func openDir(dir string, s *settings) (*source, error) {
 		return nil, &failure{kind: ErrOption, msg: fmt.Sprintf("mmproj %s: a Hugging Face directory has its vision tower inside, a projector file goes with a GGUF file", s.Mmproj)}
 	}
 	src := &source{path: dir, names: hfNames, experts: hfExperts, byName: map[string]*tensor{}}
-	if src.architecture, err = c.architecture(); err != nil {
+	src.words = words{name: c.text1("_name_or_path"), bosID: -1, eosID: -1}
+	if filepath.IsAbs(src.words.name) {
+		src.words.name = filepath.Base(src.words.name) // of someone's own machine
+	}
+	if err := src.hfPooling(dir); err != nil {
 		return nil, err
+	}
+	embeds := src.words.pooling == pooling.Last
+	if src.architecture, err = c.architecture(embeds); err != nil {
+		return nil, err
+	}
+	if !s.Bare {
+		if err := src.computed(); err != nil {
+			return nil, err
+		}
 	}
 	if err := c.refusals(src.architecture); err != nil {
 		return nil, err
@@ -33,7 +47,7 @@ func openDir(dir string, s *settings) (*source, error) {
 		return nil, err
 	}
 	tie, said := c.flag("tie_word_embeddings")
-	src.mustTie = said && !tie
+	src.ownHead, src.headless = said && !tie, embeds
 	if c.err != nil {
 		return nil, c.err
 	}
@@ -49,10 +63,6 @@ func openDir(dir string, s *settings) (*source, error) {
 	}
 	if err := src.addFile(c.path); err != nil {
 		return nil, errors.Join(err, src.closer.Close())
-	}
-	src.words = words{name: c.text1("_name_or_path"), bosID: -1, eosID: -1}
-	if filepath.IsAbs(src.words.name) {
-		src.words.name = filepath.Base(src.words.name) // of someone's own machine
 	}
 	if s.Bare {
 		return src, nil
@@ -226,6 +236,9 @@ func (s *source) setTokenizer(path string, b []byte) (*tokenizer.Tokenizer, erro
 		return nil, faulty("%s has %d tokens, the model %d: they do not belong together", path, n, s.arch.VocabSize)
 	}
 	s.tokenizer = b
+	if s.words.pooling != "" && len(tok.Suffix()) == 0 {
+		s.notes = append(s.notes, "the tokenizer sets no token behind a text: embeddings are read at the text's own last one")
+	}
 	for _, f := range s.files {
 		if f.path == path {
 			return tok, nil

@@ -20,8 +20,13 @@ var classes = map[string]string{
 	"qwen3vl":  "Qwen3VLForConditionalGeneration",
 }
 
-// architecture says which model this is, or why it is refused.
-func (c *config) architecture() (string, error) {
+// bodies are the classes of the same forward pass without a head, as models are
+// stored whose embeddings were trained.
+var bodies = map[string]string{"qwen3": "Qwen3Model", "llama": "LlamaModel"}
+
+// architecture says which model this is, or why it is refused. One that makes
+// embeddings needs no head.
+func (c *config) architecture(embeds bool) (string, error) {
 	name := c.textTop("model_type")
 	if name == "" {
 		return "", faulty("%s: model_type is missing", c.path)
@@ -36,7 +41,7 @@ func (c *config) architecture() (string, error) {
 			return "", faulty("%s: architectures is no list of names", c.path)
 		}
 	}
-	if len(list) > 0 && list[0] != classes[family] {
+	if len(list) > 0 && list[0] != classes[family] && (!embeds || list[0] != bodies[family]) {
 		return "", unsupported("%s: %s is not converted; %s is", c.path, list[0], classes[family])
 	}
 	return family, nil

@@ -26,6 +26,7 @@ type mini struct {
 	experts, used                         int  // of a mixture, whose experts are ff wide
 	fused                                 bool // the directory has the experts of a layer in one tensor
 	tower                                 *miniTower
+	embeds                                bool // it is stored as Qwen3-Embedding is: without a head, and with what is said of embeddings
 }
 
 var miniature = mini{dim: 32, layers: 2, heads: 2, kv: 1, hd: 32, ff: 64, vocab: 16, qnorm: true}
@@ -70,7 +71,7 @@ func (m mini) weights() []weight {
 			add(fmt.Sprintf("mlp.experts.%d.down_proj", e), 22+3*e, m.dim, m.ff)
 		}
 	}
-	if !m.tied {
+	if !m.tied && !m.embeds {
 		list = append(list, weight{name: "lm_head.weight", t: 13, rows: m.vocab, cols: m.dim})
 	}
 	if m.tower != nil {
@@ -175,6 +176,9 @@ func (m mini) hfDir(t testing.TB, modelType, typ string, edit func(config map[st
 		}
 		delete(values, name)
 		b := encode(typ, v)
+		if m.embeds {
+			name = strings.TrimPrefix(name, "model.")
+		}
 		header[name] = map[string]any{"dtype": typ, "shape": shape, "data_offsets": []int{len(data), len(data) + len(b)}}
 		data = append(data, b...)
 	}
@@ -189,6 +193,9 @@ func (m mini) hfDir(t testing.TB, modelType, typ string, edit func(config map[st
 		t.Fatal(err)
 	}
 	writeFile(t, filepath.Join(dir, "model.safetensors"), append(append(binary.LittleEndian.AppendUint64(nil, uint64(len(h))), h...), data...))
+	if m.embeds {
+		m.embedding(t, dir)
+	}
 	return dir
 }
 
@@ -429,7 +436,14 @@ func (m mini) ggufFile(t testing.TB, arch, typ string, edit func(g *ggufWriter, 
 		g.set("tokenizer.ggml.token_type", types)
 		g.set("tokenizer.ggml.merges", []string{})
 		g.set("tokenizer.ggml.bos_token_id", uint32(1))
-		g.set("tokenizer.ggml.eos_token_id", uint32(2))
+		if m.embeds { // what ends a text has taken the place of what ends a turn
+			g.set("tokenizer.ggml.eos_token_id", uint32(1))
+			g.set("tokenizer.ggml.eot_token_id", uint32(2))
+			g.set("tokenizer.ggml.padding_token_id", uint32(1))
+			g.set("tokenizer.ggml.add_eos_token", true)
+		} else {
+			g.set("tokenizer.ggml.eos_token_id", uint32(2))
+		}
 	}
 	list := m.weights()
 	values := map[string][]float32{}

@@ -39,7 +39,8 @@ type meta struct {
 	Tied          bool           `json:"tied"`
 	Params        int64          `json:"params"`
 	ContextLength uint64         `json:"context_length"`
-	Vision        *pictures      `json:"vision,omitempty"` // with vision tensors
+	Pooling       string         `json:"pooling,omitempty"` // missing: no embeddings
+	Vision        *pictures      `json:"vision,omitempty"`  // with vision tensors
 	Sources       []metaSource   `json:"sources"`
 	// Relative RMS error that quantising made, by tensor: numbers of one
 	// length, since the entry's size is settled before they are known.
@@ -64,7 +65,7 @@ func newMeta(m *model, s *settings, spec vqf.Spec) *meta {
 		ChatTemplate: w.template, BosToken: w.bosToken, EosToken: w.eosToken, AddBOS: w.addBOS,
 		BosID: w.bosID, EosID: w.eosID, StopIDs: w.stopIDs, SpecialIDs: w.special, Generation: w.generation,
 		Mode: spec.Mode, Quantiser: s.quantiser(spec.Mode), Q8Layout: spec.Q8.String(), Q4Layout: spec.Q4.String(),
-		Tied: m.tied, Params: m.params, ContextLength: m.context, Errors: map[string]json.RawMessage{}, MaxErrors: map[string]json.RawMessage{}}
+		Tied: m.tied, Params: m.params, ContextLength: m.context, Pooling: w.pooling, Errors: map[string]json.RawMessage{}, MaxErrors: map[string]json.RawMessage{}}
 	if e.Name == "" {
 		e.Name = w.name
 	}
@@ -75,9 +76,17 @@ func newMeta(m *model, s *settings, spec vqf.Spec) *meta {
 		e.StopIDs = []int{}
 	}
 	for _, f := range m.files {
-		e.Sources = append(e.Sources, metaSource{filepath.Base(f.path), f.size, noDigest})
+		e.Sources = append(e.Sources, metaSource{m.within(f.path), f.size, noDigest})
 	}
 	return e
+}
+
+// within is a file's name in the source's directory.
+func (s *source) within(path string) string {
+	if rel, err := filepath.Rel(s.path, path); err == nil && rel != "." && filepath.IsLocal(rel) {
+		return filepath.ToSlash(rel)
+	}
+	return filepath.Base(path)
 }
 
 func (e *meta) setErrors(tensor string, relative, most float64) {

@@ -24,6 +24,7 @@ type PackReport struct {
 	Params    int64   `json:"params"`    // of the text model
 	Tied      bool    `json:"tied"`      // the output matrix is the embedding
 	Quantiser string  `json:"quantiser"` // "": nobody knows
+	Pooling   string  `json:"pooling,omitempty"`
 	Encrypted bool    `json:"encrypted"`
 	Signed    bool    `json:"signed"`
 	StopIDs   []int   `json:"stop_ids"`
@@ -92,7 +93,7 @@ func Pack(ctx context.Context, bare string, w *Words, dst string, opt PackOption
 		return nil, err
 	}
 	return &PackReport{Source: bare, Tokenizer: w.Origin, Tokens: tok.VocabSize(), Template: e.ChatTemplate != "", StopIDs: e.StopIDs,
-		Params: e.Params, Tied: e.Tied, Quantiser: e.Quantiser, Encrypted: f.Encrypted(), Signed: opt.Sign != nil,
+		Params: e.Params, Tied: e.Tied, Quantiser: e.Quantiser, Pooling: e.Pooling, Encrypted: f.Encrypted(), Signed: opt.Sign != nil,
 		Output: dst, Tensors: len(plan.Tensors), Bytes: res.Size, FileSum: fmt.Sprintf("%016x", res.FileSum), SHA256: res.SHA256,
 		Seconds: time.Since(start).Seconds()}, nil
 }

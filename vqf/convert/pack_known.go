@@ -31,6 +31,9 @@ func (e *meta) tellBy(f *vqf.File) error {
 		if e.Name == "" {
 			e.Name = old.Name
 		}
+		if e.Pooling == "" {
+			e.Pooling = old.Pooling
+		}
 		if old.Params > 0 {
 			return nil
 		}

@@ -31,6 +31,7 @@ type Report struct {
 	WeightBytes  int64    `json:"weight_bytes"`         // mapped when serving
 	KVBytes      int64    `json:"kv_bytes"`             // f16 cache of a full context
 	Embedded     bool     `json:"embedded"`             // tokenizer and metadata are in the file
+	Pooling      string   `json:"pooling,omitempty"`    // how embeddings are made; "": none, or nobody is told
 	Notes        []string `json:"notes"`                // what the user should know
 
 	Output    string             `json:"output"`
@@ -49,8 +50,8 @@ type Report struct {
 	Seconds   float64            `json:"seconds"`
 }
 
-// head fills in what is known before the work begins.
-func (r *Report) head(m *model, spec vqf.Spec, plan *vqf.Plan) {
+// head fills in what is known before the work begins; e is nil for a bare file.
+func (r *Report) head(m *model, spec vqf.Spec, plan *vqf.Plan, e *meta) {
 	a := m.arch
 	r.Source, r.Format = m.path, m.format
 	for _, f := range m.files {
@@ -63,6 +64,9 @@ func (r *Report) head(m *model, spec vqf.Spec, plan *vqf.Plan) {
 	r.WeightBytes = plan.Size()
 	r.KVBytes = 2 * 2 * int64(a.NLayers) * int64(a.KVDim()) * int64(a.MaxSeqLen)
 	r.Notes = append(r.Notes, m.notes...)
+	if e != nil {
+		r.Embedded, r.Pooling = true, e.Pooling
+	}
 	if m.vision != nil {
 		r.VisionParams = m.vision.pictures.Params
 	}
@@ -102,6 +106,9 @@ func (r *Report) String() string {
 			a.VisDepth, a.VisHidden, a.VisHeads, a.VisFFN, a.VisPatch, a.VisMerge, a.VisDSCount, r.VisionParams)
 	} else {
 		b.WriteString("text only: no vision tensors\n")
+	}
+	if r.Pooling != "" {
+		line("embeddings", "of the %s token", r.Pooling)
 	}
 	for _, n := range r.Notes {
 		line("note", "%s", n)

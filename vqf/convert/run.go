@@ -82,9 +82,8 @@ func (s *source) convertTo(ctx context.Context, dst string, set *settings, progr
 	if err != nil {
 		return nil, err
 	}
-	r.head(m, spec, plan)
+	r.head(m, spec, plan, embedded)
 	r.Quantiser = set.quantiser(spec.Mode)
-	r.Embedded = embedded != nil
 	if set.Sign != nil {
 		r.Signer = set.Sign.Public().Fingerprint()
 	}

@@ -73,6 +73,12 @@ func dirWords(dir string) (*Words, error) {
 		s.architecture, _ = familyOf(name)
 	}
 	s.words.name = c.text1("_name_or_path")
+	if err := s.hfPooling(dir); err != nil {
+		return nil, err
+	}
+	if err := s.computed(); err != nil {
+		return nil, err
+	}
 	if err := s.hfWords(dir, c); err != nil {
 		return nil, err
 	}
@@ -112,8 +118,14 @@ func ggufWords(path string) (w *Words, err error) {
 		return nil, faulty("%s has no tokenizer", path)
 	}
 	s.words.name = k.text("general.name")
-	if name := k.text("general.architecture"); name != "" {
-		s.architecture, _ = familyOf(name) // as above
+	if k.prefix = k.text("general.architecture"); k.prefix != "" {
+		s.architecture, _ = familyOf(k.prefix) // as above
+	}
+	if k.prefix != "" {
+		k.pooling(s)
+		if err := s.computed(); err != nil {
+			return nil, err
+		}
 	}
 	if err := k.words(s); err != nil {
 		return nil, err
@@ -146,7 +158,7 @@ func vqfWords(path string, key *seal.Key) (w *Words, err error) {
 		}
 		s.architecture = e.Architecture
 		s.words = words{name: e.Name, template: e.ChatTemplate, bosToken: e.BosToken, eosToken: e.EosToken, addBOS: e.AddBOS,
-			bosID: e.BosID, eosID: e.EosID, stopIDs: e.StopIDs, special: e.SpecialIDs, generation: e.Generation}
+			bosID: e.BosID, eosID: e.EosID, stopIDs: e.StopIDs, special: e.SpecialIDs, generation: e.Generation, pooling: e.Pooling}
 	}
 	s.words.resolve(tok)
 	return &Words{b, path, s}, nil

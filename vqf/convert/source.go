@@ -23,7 +23,8 @@ type source struct {
 	architecture string // qwen3, llama, qwen3moe, qwen3vl, qwen3vlmoe
 	arch         vqf.Arch
 	context      uint64 // tokens the model was made for
-	mustTie      bool   // the configuration says that there is a head of its own
+	ownHead      bool   // the configuration says that there is a head of its own
+	headless     bool   // and yet it may be missing
 	names        naming
 	experts      map[string][]stack // of mixtures
 	vision       *tower             // nil: no vision tensors are converted

@@ -17,7 +17,8 @@ type words struct {
 	bosToken     string
 	eosToken     string
 	addBOS       bool
-	bosID, eosID int // -1: none
+	pooling      string // how embeddings are made (docs/FORMAT.md section 16); "": none
+	bosID, eosID int    // -1: none
 	stopIDs      []int
 	special      map[string]int
 	generation   generation
