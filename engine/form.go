@@ -3,7 +3,6 @@
 package engine
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -12,8 +11,8 @@ import (
 	"windhover/engine/grammar"
 )
 
-// form holds an answer to a grammar. It begins behind the thinking: what the model
-// says there is free. The scheduler's alone.
+// form holds an answer to a grammar, or the calls of tools in it. It begins behind the
+// thinking: what the model says there is free. The scheduler's alone.
 type form struct {
 	kept           *keptForm
 	matcher        *grammar.Matcher
@@ -21,8 +20,9 @@ type form struct {
 	breath         []int32 // said for it between its thinking and the answer
 	thinks         bool    // the first token may be the opening marker
 	begun          bool
-	closing        bool // the value is whole, the suffix is being said
-	told           bool // the token that comes was not chosen
+	closing        bool       // the value is whole, the suffix is being said
+	told           bool       // the token that comes was not chosen
+	calls          *heldCalls // not the answer is held, calls in it are; nil: the answer
 }
 
 // errNoToken: the vocabulary has no token that the form allows.
@@ -58,30 +58,30 @@ func (g *generation) hold() error {
 		}
 	}
 	if wanted == 0 {
-		return nil
+		return g.holdCalls(tools)
 	}
 	f := &form{thinks: req.MayThink && m.marks.open >= 0 && !req.Raw}
 	if m.marks.open >= 0 {
 		f.breath = m.tok.Encode("\n\n", true)
 	}
-	if f.kept, err = g.grammar(tools); err != nil {
-		return formError(err, req.MustCall)
+	if f.kept, err = g.grammar(plainTools(tools, false)); err != nil {
+		return g.formError(err)
 	}
 	f.matcher = f.kept.machine.Matcher()
 	if req.MustCall {
-		f.prefix, f.suffix = m.tok.Encode(callOpen+"\n", true), m.tok.Encode("\n"+callClose, true)
+		f.prefix, f.suffix = m.tok.Encode(callOpen+callLead, true), m.tok.Encode(callTail, true)
 	}
 	g.form = f
 	return nil
 }
 
 // formError says what of a request's form cannot be done.
-func formError(err error, call bool) error {
+func (g *generation) formError(err error) error {
 	var bad *grammar.Error
 	switch {
 	case !errors.As(err, &bad):
 		return err
-	case call:
+	case g.req.Schema == nil && !g.req.JSONObject:
 		return badRequest("%v", bad)
 	}
 	return badRequest("json_%v", bad)
@@ -98,11 +98,7 @@ func (g *generation) grammar(tools []grammar.Tool) (*keptForm, error) {
 			}
 			tools = tools[at : at+1]
 		}
-		key, err := json.Marshal(tools)
-		if err != nil {
-			return nil, err
-		}
-		return g.m.forms.take("call", key, func() (*grammar.Grammar, error) { return grammar.Call(tools) })
+		return g.m.forms.call(tools)
 	case g.req.JSONObject:
 		return g.m.forms.take("object", nil, func() (*grammar.Grammar, error) { return grammar.Object(), nil })
 	default:
@@ -112,6 +108,12 @@ func (g *generation) grammar(tools []grammar.Tool) (*keptForm, error) {
 
 // before prepares the choice of a token outside the thinking.
 func (f *form) before(g *generation, logits []float32) error {
+	if f.calls != nil && !f.calls.inside {
+		if f.told = len(g.forced) > 0; !f.told {
+			f.calls.bar(logits)
+		}
+		return nil
+	}
 	mayThink := f.thinks && !f.begun && len(g.ids()) == 0
 	if !f.begun && !mayThink && len(g.forced) == 0 {
 		f.begun, g.forced = true, f.prefix
@@ -128,7 +130,7 @@ func (f *form) before(g *generation, logits []float32) error {
 		free = append(free, f.prefix[0])
 	} else {
 		if err := f.matcher.Look(); err != nil { // which was done before
-			return formError(err, g.req.MustCall)
+			return g.formError(err)
 		}
 		mask = f.matcher.Mask()
 		if f.matcher.Complete() {
@@ -183,8 +185,10 @@ func (f *form) behind(g *generation, id int32, inside bool) bool {
 			g.forced = f.breath // the model closed its thinking itself
 		}
 	case g.out.inside: // the opening marker
+	case f.calls != nil && !f.calls.inside:
+		f.open(g, id)
 	case f.closing:
-		return len(g.forced) == 0
+		return len(g.forced) == 0 && f.close(g)
 	case f.told:
 	case !f.begun && len(f.prefix) > 0:
 		f.begun, g.forced = true, f.prefix[1:]

@@ -5,6 +5,7 @@ package engine
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"sync"
@@ -29,6 +30,7 @@ func vocabularyBytes(vocab int) int64 { return 64<<10 + tokenBytes*int64(vocab) 
 // forms are the grammars that requests are held to, and those of the last ones.
 type forms struct {
 	vocabulary func() (*grammar.Vocabulary, error) // made when it is first asked for
+	openings   func() (*openings, error)           // as well
 	searching  chan struct{}                       // capacity 1: one mask is searched for at a time, memory is counted for one
 	searches   func()                              // called at each; tests wait in it
 	most       int64                               // bytes that one may take
@@ -48,7 +50,7 @@ type keptForm struct {
 }
 
 func newForms(m *Model) *forms {
-	return &forms{
+	f := &forms{
 		searching: make(chan struct{}, 1),
 		searches:  func() {},
 		most:      formSearch,
@@ -60,6 +62,18 @@ func newForms(m *Model) *forms {
 			return v, nil
 		}),
 	}
+	f.openings = sync.OnceValues(func() (*openings, error) {
+		v, err := f.vocabulary()
+		if err != nil {
+			return nil, err
+		}
+		o := findOpenings(m.cfg.Vocab, m.tok.TokenBytes)
+		if need, most := v.Bytes()+o.bytes(), vocabularyBytes(m.cfg.Vocab); need > most {
+			return nil, &FormError{Need: need, Limit: most, what: "the automaton of the model's vocabulary, and its tokens that open calls,"}
+		}
+		return o, nil
+	})
+	return f
 }
 
 // take returns the grammar that is kept for a key, or makes it; release gives it back.
@@ -89,6 +103,15 @@ func (f *forms) take(kind string, key []byte, compile func() (*grammar.Grammar, 
 		return nil, k.err
 	}
 	return k, nil
+}
+
+// call takes the grammar of a call of one of the tools.
+func (f *forms) call(tools []grammar.Tool) (*keptForm, error) {
+	key, err := json.Marshal(tools)
+	if err != nil {
+		return nil, err
+	}
+	return f.take("call", key, func() (*grammar.Grammar, error) { return grammar.Call(tools) })
 }
 
 func (f *forms) make(k *keptForm, compile func() (*grammar.Grammar, error)) error {
@@ -209,7 +232,7 @@ func (g *generation) ponder(ctx context.Context) (bool, error) {
 	if !g.m.forms.search(ctx, func() { err = g.form.matcher.Look() }) {
 		return false, nil
 	}
-	return true, formError(err, g.req.MustCall)
+	return true, g.formError(err)
 }
 
 // puzzle has it found out where the last token of a request has led to, beside the
@@ -223,7 +246,7 @@ func (s *scheduler) puzzle(g *generation, id int32) {
 		x := g.form.matcher
 		s.m.forms.search(g.leaving, func() {
 			x.Accept(id)
-			err = formError(x.Look(), g.req.MustCall)
+			err = g.formError(x.Look())
 		})
 	})
 }

@@ -3,20 +3,16 @@
 package engine
 
 import (
-	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"reflect"
 	"strings"
 	"sync"
 	"testing"
 
 	"windhover/engine/grammar"
-	"windhover/engine/tokenizer"
 	"windhover/internal/testmodel"
 )
 
@@ -169,23 +165,7 @@ func TestAmbiguousForms_P228(t *testing.T) {
 // publishedVocabulary is that of a published tokenizer, and how many logits go with it.
 func publishedVocabulary(t *testing.T, name string, logits int) *grammar.Vocabulary {
 	t.Helper()
-	f, err := os.Open("../../shared/golden/tokenizer/" + name + "/tokenizer.json.gz")
-	if err != nil {
-		t.Skip("no golden tokenizer beside the tree")
-	}
-	defer func() { _ = f.Close() }() // read only
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := io.ReadAll(z)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tok, err := tokenizer.Parse(raw)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tok := publishedTokenizer(t, name)
 	return grammar.NewVocabulary(logits, (&Model{tok: tok}).ordinary)
 }
 

@@ -94,8 +94,9 @@ type Request struct {
 	// JSONObject holds the answer to any JSON object.
 	JSONObject bool
 	// Tools are the functions that the prompt told the model of, as JSON objects
-	// {"type":"function","function":{"name","parameters"}}. Its calls of them are
-	// taken out of the text.
+	// {"type":"function","function":{"name","parameters","strict"}}. Its calls of them
+	// are taken out of the text. With a strict one among them each call is held to one
+	// of them, and to the parameters of a strict one; the text is not.
 	Tools []json.RawMessage
 	// MustCall makes the answer one call of a tool, of the one named CallTool where
 	// that is not empty.

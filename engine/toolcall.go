@@ -16,6 +16,8 @@ import (
 const (
 	callOpen  = "<tool_call>"
 	callClose = "</tool_call>"
+	callLead  = "\n" // behind the one, and before the other
+	callTail  = "\n" + callClose
 )
 
 const (
@@ -26,17 +28,24 @@ const (
 	blanks       = " \t\r\n"
 )
 
+// declared is a tool as a request tells of it.
+type declared struct {
+	grammar.Tool
+	strict bool // its arguments are held to its parameters also where it need not be called
+}
+
 // readTools reads declarations: {"type":"function","function":{…}}, or what function
 // holds alone.
-func readTools(raw []json.RawMessage) ([]grammar.Tool, error) {
+func readTools(raw []json.RawMessage) ([]declared, error) {
 	if len(raw) > maxTools {
 		return nil, badRequest("%d tools, at most %d", len(raw), maxTools)
 	}
 	type function struct {
 		Name       string          `json:"name"`
 		Parameters json.RawMessage `json:"parameters"`
+		Strict     bool            `json:"strict"`
 	}
-	var tools []grammar.Tool
+	var tools []declared
 	for i, r := range raw {
 		var t struct {
 			function
@@ -55,7 +64,7 @@ func readTools(raw []json.RawMessage) ([]grammar.Tool, error) {
 		if string(f.Parameters) == "null" {
 			f.Parameters = nil
 		}
-		tools = append(tools, grammar.Tool{Name: f.Name, Parameters: f.Parameters})
+		tools = append(tools, declared{grammar.Tool{Name: f.Name, Parameters: f.Parameters}, t.Strict || f.Strict})
 	}
 	return tools, nil
 }
@@ -66,6 +75,8 @@ func readTools(raw []json.RawMessage) ([]grammar.Tool, error) {
 type toolParser struct {
 	names []string // of the tools that may be called
 	once  bool     // the first call is the end
+	rigid bool     // calls are held to a grammar, which goes on where one is too long
+	lost  bool     // one was: all that follows is text
 
 	held    string // not yet shown: white space, or the beginning of a marker
 	after   bool   // behind a call: no text yet
@@ -87,6 +98,10 @@ func (p *toolParser) push(piece string) string {
 	p.held = ""
 	var show strings.Builder
 	for text != "" {
+		if p.lost {
+			show.WriteString(text)
+			break
+		}
 		if p.inside {
 			text = p.call(text, &show)
 			continue
@@ -124,6 +139,7 @@ func (p *toolParser) call(text string, show *strings.Builder) (rest string) {
 		case p.seen >= maxCallBytes:
 			rest = string(p.body[p.seen:])
 			p.give(show, "")
+			p.lost = p.rigid
 			return rest
 		case p.escaped:
 			p.escaped = false

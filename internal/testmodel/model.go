@@ -40,6 +40,11 @@ type Config struct {
 	Seed   uint64 // of the noise
 	Vision bool   // with a vision tower (vision.go), and tokens for pictures
 
+	// Marks and Words are tokens behind the others: markers that are no special
+	// tokens, and pieces of text, which no text is cut into. Says is what the script
+	// has in place of Answer, each of them once.
+	Marks, Words, Says []string
+
 	// Edit, when set, may change header fields before writing.
 	Edit func(*vqf.Arch)
 }
@@ -83,10 +88,7 @@ func (c Config) WriteFile(path string) error {
 		s.VQF.Q8 = vqf.LayoutRow
 	}
 	if !c.Bare {
-		s.Tokenizer, s.Meta = TokenizerJSON(), c.meta()
-		if c.Vision {
-			s.Tokenizer = tokenizerJSON(visionTokens)
-		}
+		s.Tokenizer, s.Meta = c.tokenizer(), c.meta()
 	}
 	return Build(path, s, c.weights)
 }
@@ -105,8 +107,8 @@ func (c Config) filled() Config {
 			*f.v = f.want
 		}
 	}
-	if c.Vision {
-		c.Vocab = max(c.Vocab, VisionVocab)
+	if c.Vision || len(c.Marks)+len(c.Words) > 0 {
+		c.Vocab = max(c.Vocab, c.vocab())
 	}
 	if c.Mode == "" {
 		c.Mode = d.Mode
@@ -201,8 +203,11 @@ func (c Config) head() []float32 {
 	}
 	embed := c.embedding()
 	x := make([]float32, c.Vocab*c.Dim)
-	for id := range TokenCount {
-		row := x[int(Next(int32(id)))*c.Dim:]
+	for id, follows := range c.script() {
+		if follows < 0 {
+			continue
+		}
+		row := x[int(follows)*c.Dim:]
 		for i, v := range embed[id*c.Dim:][:c.Dim] {
 			row[i] += v * headGain / float32(c.Dim)
 		}

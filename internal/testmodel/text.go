@@ -18,27 +18,42 @@ var Specials = []string{"<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>"
 
 // TokenizerJSON is the tokenizer as Hugging Face's tokenizer.json: byte-level
 // BPE without merges, so that every byte is a token.
-func TokenizerJSON() []byte { return tokenizerJSON(nil) }
+func TokenizerJSON() []byte { return Config{}.tokenizer() }
 
-// tokenizerJSON is the same with more special tokens behind the bytes.
-func tokenizerJSON(more []string) []byte {
+// tokenizer is the same with the tokens of a configuration behind the bytes.
+func (c Config) tokenizer() []byte {
 	vocab := make(map[string]int)
 	var added []map[string]any
-	add := func(id int, s string) {
+	add := func(id int, s string, special bool) {
 		vocab[s] = id
 		added = append(added, map[string]any{
 			"id": id, "content": s, "single_word": false, "lstrip": false, "rstrip": false,
-			"normalized": false, "special": id < TokenThink || id >= TokenCount,
+			"normalized": false, "special": special,
 		})
 	}
 	for id, s := range Specials {
-		add(id, s)
+		add(id, s, id < TokenThink)
 	}
-	for i, s := range more {
-		add(TokenCount+i, s)
+	if c.Vision {
+		for i, s := range visionTokens {
+			add(TokenCount+i, s, true)
+		}
+	}
+	for _, s := range c.Marks {
+		add(int(c.TokenOf(s)), s, false)
+	}
+	spelt := func(s string) string {
+		var runes []rune
+		for i := range len(s) {
+			runes = append(runes, byteRune(int(s[i])))
+		}
+		return string(runes)
 	}
 	for b := range 256 {
-		vocab[string(byteRune(b))] = TokenByte + b
+		vocab[spelt(string([]byte{byte(b)}))] = TokenByte + b
+	}
+	for _, s := range c.Words {
+		vocab[spelt(s)] = int(c.TokenOf(s))
 	}
 	level := map[string]any{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true}
 	return mustJSON(map[string]any{

@@ -21,8 +21,6 @@ const (
 	TokenImage       = TokenCount + 2 // <|image_pad|>
 	TokenVideo       = TokenCount + 3 // <|video_pad|>
 
-	VisionVocab = 272 // a multiple of 8
-
 	PlaceSide = 16    // pixels
 	MinPixels = 1024  // of a picture: 4 tokens
 	MaxPixels = 16384 // 64 tokens
