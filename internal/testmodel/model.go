@@ -40,6 +40,10 @@ type Config struct {
 	Seed   uint64 // of the noise
 	Vision bool   // with a vision tower (vision.go), and tokens for pictures
 
+	// Embeds makes it a model of embeddings as well, of a text's last token: its
+	// tokenizer sets <|endoftext|> behind a text, as that of Qwen3-Embedding does.
+	Embeds bool
+
 	// Marks and Words are tokens behind the others: markers that are no special
 	// tokens, and pieces of text, which no text is cut into. Says is what the script
 	// has in place of Answer, each of them once.

@@ -44,6 +44,41 @@ func TestWriteIsAWholeFile(t *testing.T) {
 	}
 }
 
+// A model of embeddings says so, and what it sets behind a text; another does not.
+func TestEmbeds(t *testing.T) {
+	for _, embeds := range []bool{false, true} {
+		c := testmodel.Default()
+		c.Embeds = embeds
+		f, err := vqf.Open(testmodel.Write(t, c), vqf.OpenOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		var meta struct {
+			Pooling string `json:"pooling"`
+		}
+		if err := json.Unmarshal(f.Meta(), &meta); err != nil {
+			t.Fatal(err)
+		}
+		var tok struct {
+			Around *struct {
+				Single []struct {
+					SpecialToken *struct{ ID string }
+				}
+			} `json:"post_processor"`
+		}
+		if err := json.Unmarshal(f.Tokenizer(), &tok); err != nil {
+			t.Fatal(err)
+		}
+		if (meta.Pooling == "last") != embeds || (tok.Around != nil) != embeds {
+			t.Errorf("embeds %v: pooling %q, post-processor %v", embeds, meta.Pooling, tok.Around)
+		}
+		if embeds && (len(tok.Around.Single) != 2 || tok.Around.Single[1].SpecialToken == nil || tok.Around.Single[1].SpecialToken.ID != "<|endoftext|>") {
+			t.Errorf("behind a text: %+v", tok.Around.Single)
+		}
+	}
+}
+
 func TestSameBytesTwice(t *testing.T) {
 	c := testmodel.Default()
 	c.Random = true

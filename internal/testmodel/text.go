@@ -20,6 +20,9 @@ var Specials = []string{"<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>"
 // BPE without merges, so that every byte is a token.
 func TokenizerJSON() []byte { return Config{}.tokenizer() }
 
+// EmbeddingTokenizerJSON is the same of a model of embeddings; see [Config.Embeds].
+func EmbeddingTokenizerJSON() []byte { return Config{Embeds: true}.tokenizer() }
+
 // tokenizer is the same with the tokens of a configuration behind the bytes.
 func (c Config) tokenizer() []byte {
 	vocab := make(map[string]int)
@@ -56,14 +59,28 @@ func (c Config) tokenizer() []byte {
 		vocab[spelt(s)] = int(c.TokenOf(s))
 	}
 	level := map[string]any{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true}
+	var around any
+	if c.Embeds {
+		around = endOfText()
+	}
 	return mustJSON(map[string]any{
 		"version": "1.0", "truncation": nil, "padding": nil, "added_tokens": added,
-		"normalizer": nil, "pre_tokenizer": level, "post_processor": nil, "decoder": level,
+		"normalizer": nil, "pre_tokenizer": level, "post_processor": around, "decoder": level,
 		"model": map[string]any{
 			"type": "BPE", "dropout": nil, "unk_token": nil, "continuing_subword_prefix": nil, "end_of_word_suffix": nil,
 			"fuse_unk": false, "byte_fallback": false, "ignore_merges": false, "vocab": vocab, "merges": []string{},
 		},
 	})
+}
+
+// endOfText sets <|endoftext|> behind a text.
+func endOfText() any {
+	type object = map[string]any
+	piece := func(kind, id string) object { return object{kind: object{"id": id, "type_id": 0}} }
+	end := Specials[0]
+	single := []object{piece("Sequence", "A"), piece("SpecialToken", end)}
+	return object{"type": "TemplateProcessing", "single": single, "pair": append(single[:2:2], piece("Sequence", "B"), piece("SpecialToken", end)),
+		"special_tokens": object{end: object{"id": end, "ids": []int{0}, "tokens": []string{end}}}}
 }
 
 // byteRune is the character that stands for a byte in a byte-level vocabulary:
@@ -90,6 +107,9 @@ func (c Config) meta() []byte {
 		"stop_ids": []int{TokenEnd}, "generation": map[string]any{"temperature": 0.6, "top_p": 0.95, "top_k": 20},
 		"mode": string(c.Mode), "quantiser": "B", "q8_layout": c.Q8.String(), "q4_layout": c.Q4.String(),
 		"tied": c.Tied, "context_length": c.MaxSeq,
+	}
+	if c.Embeds {
+		m["pooling"] = "last"
 	}
 	if c.Vision {
 		m["architecture"], m["chat_template"] = "qwen3vl", visionTemplate
