@@ -3,6 +3,8 @@
 package appliance
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -50,7 +52,10 @@ func weightsArrived(path string, still time.Duration) arrival {
 		return arrival{Err: err}
 	}
 	if n < headLen {
-		return out // the header itself is still to come
+		if out.Err = foreignHead(head[:n]); out.Err == nil {
+			return out // the header itself is still to come
+		}
+		return out.decide(f, still)
 	}
 	want, ok := vqf.DeclaredSize(head)
 	out.Want = want
@@ -65,6 +70,18 @@ func weightsArrived(path string, still time.Duration) arrival {
 	// A file that looks wrong may be one that is just being written over: the
 	// verdict waits for the writer as well.
 	return out.decide(f, still)
+}
+
+// foreignHead says what is wrong with the beginning of a file that cannot become the
+// header of a model: a page that tells of an error, or what stands for a file elsewhere.
+func foreignHead(head []byte) error {
+	switch {
+	case len(head) < 4 || binary.LittleEndian.Uint32(head) == vqf.Magic:
+		return nil
+	case bytes.HasPrefix(head, []byte("version https://git-lfs")):
+		return fmt.Errorf("%w: it is a pointer of Git LFS in place of the file: get that with git lfs pull, and copy it again", vqf.ErrFormat)
+	}
+	return fmt.Errorf("%w: it begins with %.16q: copy it again", vqf.ErrFormat, head)
 }
 
 // undeclared says why a header declares no length.

@@ -243,16 +243,20 @@ func (d *deployer) remember(s *sighting) (before *control.Error) {
 
 // wait records a file that has not arrived whole.
 func (d *deployer) wait(s *sighting, at arrival) {
-	if at.Have < headLen && !d.reg.known(s.Name) {
+	long := d.now().Sub(s.since) >= stallAfter
+	if at.Have < headLen && !long && !d.reg.known(s.Name) {
 		return // nothing yet that would look like a model
 	}
 	state := stateWaiting
-	if d.now().Sub(s.since) >= stallAfter {
+	if long {
 		state = stateStalled
 		if !s.stalled {
 			s.stalled = true
 			msg := fmt.Sprintf("%d of %d bytes are there and nothing has come for %s: copy it again", at.Have, at.Want, stallAfter)
-			if at.Have == at.Want {
+			switch at.Want {
+			case 0:
+				msg = fmt.Sprintf("%d bytes are there, less than a header, and nothing has come for %s: copy it again", at.Have, stallAfter)
+			case at.Have:
 				msg = fmt.Sprintf("all %d bytes are there, but a process has held the file open for writing for %s", at.Have, stallAfter)
 			}
 			d.log.Warn("file stalled", "event", "stalled", "model", s.Name, "have", at.Have, "want", at.Want)

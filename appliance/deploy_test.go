@@ -342,6 +342,25 @@ func TestStalledByAWriter(t *testing.T) {
 	}
 }
 
+// A file in which there is less than a header is told of too, in the end.
+func TestStalledBeforeItsHeader(t *testing.T) {
+	r := newRig(t, t.TempDir())
+	ctx := context.Background()
+	r.put(t, "m.vqf", nil)
+	r.scan(ctx)
+	expect(t, r, "")
+	r.clock = r.clock.Add(stallAfter)
+	r.scan(ctx)
+	expect(t, r, "m stalled")
+	if got := fmt.Sprint(r.events); got != "[stalled m]" {
+		t.Errorf("events: %s", got)
+	}
+	r.put(t, "m.vqf", tinyModel(t, nil))
+	r.clock = r.clock.Add(rescan)
+	r.scan(ctx)
+	expect(t, r, "m ready*")
+}
+
 func TestSkipHoldsBack_P71(t *testing.T) {
 	r := newRig(t, t.TempDir())
 	ctx := context.Background()

@@ -90,6 +90,10 @@ func TestComplete_P137(t *testing.T) {
 	}{
 		{"empty", nil, false, false, 0},
 		{"part of a header", whole[:100], false, false, 0},
+		{"fewer bytes than tell what it is", whole[:3], false, false, 0},
+		{"short, and no header", []byte("404"), false, false, 0},
+		{"short, and no part of one", []byte("404 page not found"), false, true, 0},
+		{"a pointer", []byte("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12\n"), false, true, 0},
 		{"header only", whole[:448], false, false, int64(len(whole))},
 		{"one byte short", whole[:len(whole)-1], false, false, int64(len(whole))},
 		{"whole", whole, true, false, int64(len(whole))},
