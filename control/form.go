@@ -123,10 +123,12 @@ func (r *Request) CheckForm() *Error {
 // or what function holds alone.
 func toolName(raw json.RawMessage) (string, error) {
 	var t struct {
-		Type     string `json:"type"`
-		Name     string `json:"name"`
+		Type     string          `json:"type"`
+		Name     string          `json:"name"`
+		Strict   json.RawMessage `json:"strict"`
 		Function *struct {
-			Name string `json:"name"`
+			Name   string          `json:"name"`
+			Strict json.RawMessage `json:"strict"`
 		} `json:"function"`
 	}
 	if err := json.Unmarshal(raw, &t); err != nil {
@@ -135,8 +137,14 @@ func toolName(raw json.RawMessage) (string, error) {
 	if t.Type != "" && t.Type != "function" {
 		return "", fmt.Errorf("type %.40q: function is the only one", t.Type)
 	}
+	strict := []json.RawMessage{t.Strict}
 	if t.Function != nil {
-		t.Name = t.Function.Name
+		t.Name, strict = t.Function.Name, append(strict, t.Function.Strict)
+	}
+	for _, s := range strict {
+		if said := string(s); said != "" && said != "null" && said != "true" && said != "false" {
+			return "", fmt.Errorf("strict %.40s: true or false", said)
+		}
 	}
 	if t.Name == "" || len(t.Name) > maxToolName {
 		return "", fmt.Errorf("name %.80q: 1 to %d bytes", t.Name, maxToolName)

@@ -55,6 +55,8 @@ func TestFormFieldsAreChecked(t *testing.T) {
 		{OpChat, `"tools":[{"name":"f"}],"tool_choice":"maybe"`, `"maybe"`},
 		{OpChat, `"tools":[{"name":"f"}],"tool_choice":{"name":"g"}`, `"g" is not among`},
 		{OpChat, `"tools":[{"name":"f"}],"tool_choice":{}`, "tool_choice"},
+		{OpChat, `"tools":[{"name":"f","strict":1}]`, "tools[0]: strict 1: true or false"},
+		{OpChat, `"tools":[{"name":"g"},{"function":{"name":"f","strict":"yes"}}]`, `tools[1]: strict "yes": true or false`},
 		{OpChat, `"tools":[{"name":"f"}],"tool_choice":[]`, "tool_choice"},
 		{OpChat, `"top_logprobs":2`, "without logprobs"},
 		{OpChat, `"logprobs":true,"top_logprobs":21`, "top_logprobs 21"},
