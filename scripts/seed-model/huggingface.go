@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"windhover/internal/testmodel"
 )
@@ -28,11 +29,17 @@ func write(dir string, s shape, seed uint64) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(dir, "config.json"), b, 0o644); err != nil {
-		return err
+	files := map[string][]byte{"config.json": b, "tokenizer.json": s.tokenizer()}
+	if s.embeds {
+		files["modules.json"], files["1_Pooling/config.json"] = []byte(modules), []byte(pooling)
+		if err := os.MkdirAll(filepath.Join(dir, "1_Pooling"), 0o755); err != nil {
+			return err
+		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, "tokenizer.json"), testmodel.TokenizerJSON(), 0o644); err != nil {
-		return err
+	for name, b := range files {
+		if err := os.WriteFile(filepath.Join(dir, filepath.FromSlash(name)), b, 0o644); err != nil {
+			return err
+		}
 	}
 	return weights(filepath.Join(dir, "model.safetensors"), s, seed)
 }
@@ -42,7 +49,7 @@ func weights(path string, s shape, seed uint64) error {
 	list := s.tensors()
 	for _, t := range list {
 		n := 2 * t.values()
-		header[t.name] = map[string]any{"dtype": "BF16", "shape": t.shape, "data_offsets": []int{at, at + n}}
+		header[s.stored(t.name)] = map[string]any{"dtype": "BF16", "shape": t.shape, "data_offsets": []int{at, at + n}}
 		at += n
 	}
 	h, err := json.Marshal(header)
@@ -67,6 +74,32 @@ func weights(path string, s shape, seed uint64) error {
 		fill(w, rand.NewPCG(seed, uint64(i)), t.values(), base, scale)
 	}
 	return finish(f, w)
+}
+
+// What Qwen3-Embedding says of its embeddings.
+const (
+	modules = `[{"idx":0,"name":"0","path":"","type":"sentence_transformers.models.Transformer"},
+ {"idx":1,"name":"1","path":"1_Pooling","type":"sentence_transformers.models.Pooling"},
+ {"idx":2,"name":"2","path":"2_Normalize","type":"sentence_transformers.models.Normalize"}]
+`
+	pooling = `{"pooling_mode_lasttoken":true,"include_prompt":true}
+`
+)
+
+// stored is what a tensor is called in a directory: a model of embeddings has no head
+// that "model." would tell it from.
+func (s shape) stored(name string) string {
+	if s.embeds {
+		return strings.TrimPrefix(name, "model.")
+	}
+	return name
+}
+
+func (s shape) tokenizer() []byte {
+	if s.embeds {
+		return testmodel.EmbeddingTokenizerJSON()
+	}
+	return testmodel.TokenizerJSON()
 }
 
 const deviation = 0.02 // of the weights

@@ -17,6 +17,11 @@
 //
 //	go run ./scripts/seed-model -vqf q4 -shape qwen3-30b-a3b -o /var/tmp/30b-a3b.vqf
 //
+// The shapes of embedding models are laid out as Qwen3-Embedding is, and so is what
+// lies beside the weights; the small one is for trying /v1/embeddings:
+//
+//	go run ./scripts/seed-model -vqf q8 -shape tiny-embedding -o /var/tmp/tiny-embedding.vqf
+//
 // The values depend on the seed and on nothing else. Every byte is written, so
 // that no hole of a sparse file makes reading cheaper than it is. They have the
 // deviation of trained weights, those in BF16 their bell's shape too; the norms

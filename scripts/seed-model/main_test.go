@@ -84,6 +84,44 @@ func TestGGUF(t *testing.T) {
 	}
 }
 
+// A model of embeddings is stored without "model.", says how it makes them, and ends a
+// text with a token.
+func TestEmbeds(t *testing.T) {
+	s := small
+	s.embeds = true
+	dir := t.TempDir()
+	if err := write(dir, s, 1); err != nil {
+		t.Fatal(err)
+	}
+	m, err := safetensors.Open(filepath.Join(dir, "model.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	for _, name := range []string{"embed_tokens.weight", "layers.1.mlp.down_proj.weight", "norm.weight"} {
+		if _, ok := m.Tensor(name); !ok {
+			t.Errorf("no tensor %q", name)
+		}
+	}
+	for name, want := range map[string]string{"modules.json": "1_Pooling", "1_Pooling/config.json": "pooling_mode_lasttoken", "tokenizer.json": "TemplateProcessing"} {
+		if b, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(name))); err != nil || !bytes.Contains(b, []byte(want)) {
+			t.Errorf("%s: %.80s, %v, want %q in it", name, b, err, want)
+		}
+	}
+	path := filepath.Join(t.TempDir(), "m.vqf")
+	if err := writeVQF(path, s, vqf.ModeQ8, 1); err != nil {
+		t.Fatal(err)
+	}
+	f, err := vqf.Open(path, vqf.OpenOptions{FullCheck: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if !bytes.Contains(f.Meta(), []byte(`"pooling":"last"`)) || !bytes.Contains(f.Tokenizer(), []byte("TemplateProcessing")) {
+		t.Errorf("metadata %s, tokenizer %.80s", f.Meta(), f.Tokenizer())
+	}
+}
+
 // A VQF file passes every check there is, in each mode, and is the same each time.
 func TestVQF(t *testing.T) {
 	mixture := small

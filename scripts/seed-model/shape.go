@@ -15,6 +15,7 @@ type shape struct {
 
 	experts, top, expertFF int  // of a mixture; ff is all experts together
 	vision                 bool // the tower of Qwen3-VL, in a VQF file
+	embeds                 bool // a model of embeddings, stored as Qwen3-Embedding is
 }
 
 func (s shape) architecture() string {
@@ -34,13 +35,16 @@ func (s shape) ropeTheta() float64 {
 const context, eps = 40960, 1e-6
 
 var shapes = map[string]shape{
-	"smollm2-135m":  {dim: 576, layers: 30, heads: 9, kv: 3, hd: 64, ff: 1536, vocab: 49152, tied: true, llama: true},
-	"qwen3-0.6b":    {dim: 1024, layers: 28, heads: 16, kv: 8, hd: 128, ff: 3072, vocab: 151936, tied: true},
-	"qwen3-1.7b":    {dim: 2048, layers: 28, heads: 16, kv: 8, hd: 128, ff: 6144, vocab: 151936, tied: true},
-	"qwen3-vl-2b":   {dim: 2048, layers: 28, heads: 16, kv: 8, hd: 128, ff: 6144, vocab: 151936, tied: true, vision: true},
-	"qwen3-4b":      {dim: 2560, layers: 36, heads: 32, kv: 8, hd: 128, ff: 9728, vocab: 151936, tied: true},
-	"qwen3-8b":      {dim: 4096, layers: 36, heads: 32, kv: 8, hd: 128, ff: 12288, vocab: 151936},
-	"qwen3-30b-a3b": {dim: 2048, layers: 48, heads: 32, kv: 4, hd: 128, ff: 128 * 768, vocab: 151936, experts: 128, top: 8, expertFF: 768},
+	"smollm2-135m": {dim: 576, layers: 30, heads: 9, kv: 3, hd: 64, ff: 1536, vocab: 49152, tied: true, llama: true},
+	"qwen3-0.6b":   {dim: 1024, layers: 28, heads: 16, kv: 8, hd: 128, ff: 3072, vocab: 151936, tied: true},
+	"qwen3-1.7b":   {dim: 2048, layers: 28, heads: 16, kv: 8, hd: 128, ff: 6144, vocab: 151936, tied: true},
+	"qwen3-vl-2b":  {dim: 2048, layers: 28, heads: 16, kv: 8, hd: 128, ff: 6144, vocab: 151936, tied: true, vision: true},
+	"qwen3-4b":     {dim: 2560, layers: 36, heads: 32, kv: 8, hd: 128, ff: 9728, vocab: 151936, tied: true},
+	"qwen3-8b":     {dim: 4096, layers: 36, heads: 32, kv: 8, hd: 128, ff: 12288, vocab: 151936},
+	// Its vectors mean nothing, and take no time: for trying what is done with them.
+	"tiny-embedding":       {dim: 128, layers: 4, heads: 4, kv: 2, hd: 32, ff: 384, vocab: 512, tied: true, embeds: true},
+	"qwen3-embedding-0.6b": {dim: 1024, layers: 28, heads: 16, kv: 8, hd: 128, ff: 3072, vocab: 151669, tied: true, embeds: true},
+	"qwen3-30b-a3b":        {dim: 2048, layers: 48, heads: 32, kv: 4, hd: 128, ff: 128 * 768, vocab: 151936, experts: 128, top: 8, expertFF: 768},
 }
 
 type tensor struct {

@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"math"
 	"math/rand/v2"
 	"strings"
@@ -38,8 +39,16 @@ func (s shape) arch() vqf.Arch {
 func writeVQF(path string, s shape, mode vqf.Mode, seed uint64) error {
 	spec := vqf.Spec{Arch: s.arch(), Mode: mode, Vision: s.vision}
 	spec.Q8, spec.Q4 = vqf.DefaultLayouts(spec.Arch, mode, vqf.Layout8x8)
-	tok := testmodel.TokenizerJSON()
-	spec.Extra = []vqf.Extra{{Name: vqf.NameTokenizer, Size: int64(len(tok))}}
+	extra := map[string][]byte{vqf.NameTokenizer: s.tokenizer()}
+	spec.Extra = []vqf.Extra{{Name: vqf.NameTokenizer, Size: int64(len(extra[vqf.NameTokenizer]))}}
+	if s.embeds {
+		meta, err := embeddingMeta(spec)
+		if err != nil {
+			return err
+		}
+		extra[vqf.NameMeta] = meta
+		spec.Extra = append(spec.Extra, vqf.Extra{Name: vqf.NameMeta, Size: int64(len(meta))})
+	}
 	plan, err := vqf.NewPlan(spec)
 	if err != nil {
 		return err
@@ -51,8 +60,8 @@ func writeVQF(path string, s shape, mode vqf.Mode, seed uint64) error {
 	defer w.Abort()
 	buf := make([]byte, 0, 4<<20)
 	for i, t := range plan.Tensors {
-		if t.Name == vqf.NameTokenizer {
-			if err := w.WriteTensor(t.Name, tok); err != nil {
+		if b, ok := extra[t.Name]; ok {
+			if err := w.WriteTensor(t.Name, b); err != nil {
 				return err
 			}
 			continue
@@ -69,6 +78,13 @@ func writeVQF(path string, s shape, mode vqf.Mode, seed uint64) error {
 	}
 	_, err = w.Commit()
 	return err
+}
+
+// embeddingMeta is the metadata of a model of embeddings.
+func embeddingMeta(spec vqf.Spec) ([]byte, error) {
+	return json.Marshal(map[string]any{"v": 1, "converter": "seed-model", "name": "made-up weights", "architecture": "qwen3",
+		"bos_id": -1, "eos_token": testmodel.Specials[testmodel.TokenEnd], "eos_id": testmodel.TokenEnd, "stop_ids": []int{testmodel.TokenEnd},
+		"mode": spec.Mode, "q8_layout": spec.Q8.String(), "q4_layout": spec.Q4.String(), "context_length": context, "pooling": "last"})
 }
 
 // valuesOf appends a few values of a tensor at each call: a row group of blocks,
