@@ -212,12 +212,7 @@ func TestFormsAreAlikeOverBoth_P229(t *testing.T) {
 		ugly += fmt.Sprintf(`{"const":%d},`, i)
 	}
 	ugly = strings.TrimSuffix(ugly, ",") + `]}`
-	for _, tt := range []struct {
-		name         string
-		both         string // fields that both have by the same name
-		mqtt, http   string // and those of one
-		code, reason string // of what is refused
-	}{
+	for _, tt := range []alike{
 		{name: "text", both: `"max_tokens":20`},
 		{name: "text, sampled", both: `"max_tokens":20,"temperature":2,"seed":3,"top_p":0.9`},
 		{name: "stop across tokens", both: `"max_tokens":20,"stop":["y mo"]`},
@@ -247,40 +242,53 @@ func TestFormsAreAlikeOverBoth_P229(t *testing.T) {
 		{name: "a name twice", both: `"max_tokens":9,"tools":[` + lamp + `,` + lamp + `]`, code: "bad_request", reason: `tools[1]: name "lamp"`},
 		{name: "no such tool", both: `"max_tokens":9,` + tools, mqtt: `"tool_choice":{"name":"x"}`, http: `"tool_choice":{"type":"function","function":{"name":"x"}}`, code: "bad_request", reason: `"x" is not among the tools`},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			payload := func(own string) string {
-				p := `{"messages":[{"role":"user","content":"Who are you?"}],` + tt.both
-				if !strings.Contains(tt.both, "temperature") {
-					p += `,"temperature":0`
-				}
-				if own != "" {
-					p += "," + own
-				}
-				return p + "}"
-			}
-			want, refused := overMQTT(t, c, payload(tt.mqtt))
-			if tt.code != "" {
-				if refused == nil || refused.Code.Name != tt.code || !strings.Contains(refused.Message, tt.reason) {
-					t.Errorf("MQTT: %v, want %s with %q", refused, tt.code, tt.reason)
-				}
-			} else if refused != nil {
-				t.Fatal(refused)
-			}
-			whole, refused := overMQTT(t, c, strings.TrimSuffix(payload(tt.mqtt), "}")+`,"stream":false}`)
-			if (refused == nil) != (tt.code == "") || !reflect.DeepEqual(whole, want) {
-				t.Errorf("MQTT whole: %+v, %v; in pieces %+v", whole, refused, want)
-			}
-			for _, stream := range []bool{false, true} {
-				got, code, message := b.overHTTP(t, payload(tt.http), stream)
-				if code != tt.code || !strings.Contains(message, tt.reason) {
-					t.Errorf("HTTP, stream %v: code %q, %q; want %q with %q", stream, code, message, tt.code, tt.reason)
-				}
-				if !reflect.DeepEqual(got, want) {
-					t.Errorf("HTTP, stream %v: %+v, MQTT %+v", stream, got, want)
-				}
-			}
-		})
+		t.Run(tt.name, func(t *testing.T) { tt.hold(t, b, c) })
 	}
+}
+
+// alike is a question that is asked over both.
+type alike struct {
+	name         string
+	both         string // fields that both have by the same name
+	mqtt, http   string // and those of one
+	code, reason string // of what is refused
+}
+
+// hold asks it, in pieces and whole; it returns what the answer says.
+func (tt *alike) hold(t *testing.T, b *box, c *control.Client) told {
+	t.Helper()
+	payload := func(own string) string {
+		p := `{"messages":[{"role":"user","content":"Who are you?"}],` + tt.both
+		if !strings.Contains(tt.both, "temperature") {
+			p += `,"temperature":0`
+		}
+		if own != "" {
+			p += "," + own
+		}
+		return p + "}"
+	}
+	want, refused := overMQTT(t, c, payload(tt.mqtt))
+	if tt.code != "" {
+		if refused == nil || refused.Code.Name != tt.code || !strings.Contains(refused.Message, tt.reason) {
+			t.Errorf("MQTT: %v, want %s with %q", refused, tt.code, tt.reason)
+		}
+	} else if refused != nil {
+		t.Fatal(refused)
+	}
+	whole, refused := overMQTT(t, c, strings.TrimSuffix(payload(tt.mqtt), "}")+`,"stream":false}`)
+	if (refused == nil) != (tt.code == "") || !reflect.DeepEqual(whole, want) {
+		t.Errorf("MQTT whole: %+v, %v; in pieces %+v", whole, refused, want)
+	}
+	for _, stream := range []bool{false, true} {
+		got, code, message := b.overHTTP(t, payload(tt.http), stream)
+		if code != tt.code || !strings.Contains(message, tt.reason) {
+			t.Errorf("HTTP, stream %v: code %q, %q; want %q with %q", stream, code, message, tt.code, tt.reason)
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("HTTP, stream %v: %+v, MQTT %+v", stream, got, want)
+		}
+	}
+	return want
 }
 
 // Calls that a client hands back have their arguments as text, as they came; templates
