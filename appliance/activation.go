@@ -3,10 +3,12 @@
 package appliance
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
 	"os"
+	"time"
 
 	"windhover/control"
 )
@@ -69,28 +71,47 @@ func (s *server) listenLocal() (net.Listener, error) {
 	return listenSocket(s.cfg.Paths.Socket)
 }
 
-// listenHTTP is where HTTP is served, nil for nowhere.
-func (s *server) listenHTTP() net.Listener {
+// httpRetry is the pause between two tries to open http.listen.
+const httpRetry = 2 * time.Second
+
+// listenHTTP is where HTTP is served, nil for nowhere. An error may pass: the address
+// is another program's, or of a network that comes up after the daemon.
+func (s *server) listenHTTP() (net.Listener, error) {
 	l := s.given.http
 	if l == nil && s.cfg.HTTP.Listen == "" {
-		return nil
+		return nil, nil
 	}
 	if l == nil {
 		var err error
 		if l, err = net.Listen("tcp", s.cfg.HTTP.Listen); err != nil {
-			// Health and metrics are worth less than serving.
-			s.log.Error("no HTTP: set http.listen to a free address, or to \"\"", "key", "http.listen", "error", err)
-			return nil
+			return nil, err
 		}
 		s.httpOpen.Store(beyondLoopback(l))
-		return l
+		s.log.Info("HTTP listens", "address", l.Addr().String())
+		return l, nil
 	}
 	if s.httpOpen.Store(beyondLoopback(l)); s.httpOpen.Load() && s.cfg.HTTP.TokenFile == "" {
 		s.log.Error("no HTTP: the socket from systemd is open to the network: set http.token_file", "key", "http.token_file", "address", l.Addr().String(), "error", l.Close())
-		return nil
+		return nil, nil
 	}
 	s.log.Info("the HTTP socket is from systemd", "address", l.Addr().String())
-	return l
+	return l, nil
+}
+
+// awaitHTTP tries again what failed, until ctx ends: nil then. All else serves
+// meanwhile.
+func (s *server) awaitHTTP(ctx context.Context, err error) net.Listener {
+	s.log.Error("no HTTP yet: set http.listen to a free address of this machine, or to \"\"; trying again", "key", "http.listen", "every", httpRetry, "error", err)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(httpRetry):
+		}
+		if l, err := s.listenHTTP(); err == nil {
+			return l
+		}
+	}
 }
 
 // beyondLoopback says whether others than this machine reach a listener.

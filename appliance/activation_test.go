@@ -88,12 +88,29 @@ func TestGivenPortNeedsToken(t *testing.T) {
 	}{{"127.0.0.1:0", "", true}, {"0.0.0.0:0", "", false}, {"0.0.0.0:0", "/token", true}} {
 		s := &server{log: slog.New(slog.DiscardHandler), given: given{http: listenAt(t, "tcp", tt.listen)}}
 		s.cfg.HTTP.TokenFile = tt.token
-		l := s.listenHTTP()
-		if (l != nil) != tt.want {
-			t.Errorf("%+v: got %v", tt, l)
+		l, err := s.listenHTTP()
+		if (l != nil) != tt.want || err != nil {
+			t.Errorf("%+v: got %v, %v", tt, l, err)
 		}
 		_ = s.given.http.Close() // closed already, where it was refused
 	}
+}
+
+// A port that another program has when the box starts is taken as soon as it is free.
+func TestHTTPPortTaken(t *testing.T) {
+	other := listenAt(t, "tcp", "127.0.0.1:0")
+	b := startBox(t, func(c *Config) { c.HTTP.Listen = other.Addr().String() })
+	until(t, "the box serves without HTTP", func() bool {
+		_, err := LocalStatus(context.Background(), b.cfg)
+		return err == nil
+	})
+	if err := other.Close(); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "HTTP is there", func() bool {
+		resp, err := http.Get("http://" + b.cfg.HTTP.Listen + "/healthz")
+		return err == nil && resp.Body.Close() == nil && resp.StatusCode == http.StatusOK
+	})
 }
 
 const givenEnv = "WINDHOVER_TEST_GIVEN"

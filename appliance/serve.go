@@ -223,10 +223,17 @@ func (s *server) run(ctx context.Context, socket net.Listener) error {
 	api := &api{b: s.backend, status: s.status, jobs: s.control.Jobs}
 	local := api.local(web.New(webBox{s: s, trusted: true}, web.Options{Client: "socket", Refused: s.audit.ended}))
 	wg.Go(func() { serveHTTP(inner, socket, local, s.log) })
-	if l := s.listenHTTP(); l != nil {
-		port := web.New(webBox{s: s}, web.Options{Client: "http", Refused: s.audit.ended})
-		wg.Go(func() { serveHTTP(inner, l, web.Guard(s.door, api.public(port)), s.log) })
-	}
+	port, unable := s.listenHTTP()
+	wg.Go(func() {
+		if unable != nil {
+			port = s.awaitHTTP(inner, unable)
+		}
+		if port == nil {
+			return
+		}
+		handler := web.New(webBox{s: s}, web.Options{Client: "http", Refused: s.audit.ended})
+		serveHTTP(inner, port, web.Guard(s.door, api.public(handler)), s.log)
+	})
 	watchCtx, stopWatch := context.WithCancel(inner)
 	watching := make(chan struct{})
 	go func() {
