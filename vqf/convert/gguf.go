@@ -114,7 +114,7 @@ func openGGUF(path string, s *settings) (_ *source, err error) {
 		return src, k.err
 	}
 	k.pooling(src)
-	if err := src.computed(); err != nil {
+	if err := src.computed(orBare); err != nil {
 		return nil, err
 	}
 	if err := k.words(src); err != nil {

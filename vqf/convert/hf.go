@@ -36,7 +36,7 @@ func openDir(dir string, s *settings) (*source, error) {
 		return nil, err
 	}
 	if !s.Bare {
-		if err := src.computed(); err != nil {
+		if err := src.computed(orBare); err != nil {
 			return nil, err
 		}
 	}

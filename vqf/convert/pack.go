@@ -63,6 +63,9 @@ func Pack(ctx context.Context, bare string, w *Words, dst string, opt PackOption
 	if err := checkTarget(dst, words); err != nil {
 		return nil, err
 	}
+	if err := w.src.computed(""); err != nil {
+		return nil, err
+	}
 	if f.Tokenizer() != nil {
 		return nil, unsupported("%s holds a tokenizer already: there is nothing to pack", bare)
 	}

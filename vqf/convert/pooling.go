@@ -46,15 +46,18 @@ func (k *ggufKeys) pooling(s *source) {
 	}
 }
 
+// orBare is what else can be done with a model that computed refuses.
+const orBare = " (--bare converts without embeddings)"
+
 // computed refuses a model of embeddings that the engine does not make: it was
-// made for nothing else, and would silently be worth nothing.
-func (s *source) computed() error {
+// made for nothing else, and would silently be worth nothing. hint ends the message.
+func (s *source) computed(hint string) error {
 	switch how := s.words.pooling; how {
 	case "", pooling.Last:
 		return nil
 	case pooling.Unknown:
-		return faulty("%s: modules.json says that embeddings are made, and the config.json of its module Pooling, which says how, is missing (--bare converts without embeddings)", s.path)
+		return faulty("%s: modules.json says that embeddings are made, and the config.json of its module Pooling, which says how, is missing%s", s.path, hint)
 	default:
-		return unsupported("%s: embeddings are pooled by %q, only the last token's is computed (--bare converts without embeddings)", s.path, how)
+		return unsupported("%s: embeddings are pooled by %q, only the last token's is computed%s", s.path, how, hint)
 	}
 }

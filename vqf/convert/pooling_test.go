@@ -5,6 +5,7 @@ package convert_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -179,12 +180,13 @@ func TestOtherPooling(t *testing.T) {
 				}
 			}
 			mustFail(t, dir, convert.Options{}, c.kind, c.wants)
-			if _, err := convert.ReadWords(dir); err == nil || !strings.Contains(err.Error(), c.wants) {
-				t.Errorf("words: %v, want an error with %q", err, c.wants)
-			}
 			if strings.HasPrefix(c.name, "broken") {
+				if _, err := convert.ReadWords(dir); err == nil || !strings.Contains(err.Error(), c.wants) {
+					t.Errorf("words: %v, want an error with %q", err, c.wants)
+				}
 				return
 			}
+			packRefuses(t, dir, c.kind, c.wants)
 			_, r := run(t, dir, convert.Options{Bare: true})
 			equal(t, "pooling of a bare file", r.Pooling, "")
 		})
@@ -193,9 +195,7 @@ func TestOtherPooling(t *testing.T) {
 		src := embedding().ggufFile(t, "qwen3", "BF16", pools(kind))
 		mustFail(t, src, convert.Options{}, convert.ErrUnsupported, want)
 		run(t, src, convert.Options{Bare: true})
-		if _, err := convert.ReadWords(src); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("words: %v, want an error with %s", err, want)
-		}
+		packRefuses(t, src, convert.ErrUnsupported, want)
 	}
 	for _, kind := range []uint32{0, 4} { // none, and a reranker
 		dst, r := run(t, miniature.ggufFile(t, "qwen3", "BF16", pools(kind)), convert.Options{})
@@ -204,6 +204,19 @@ func TestOtherPooling(t *testing.T) {
 			t.Errorf("pooling type %d: embeddings by %v", kind, meta["pooling"])
 		}
 	}
+}
+
+// packRefuses packs a bare file with the words of another, and demands an error.
+func packRefuses(t *testing.T, from string, kind error, want string) {
+	t.Helper()
+	c := testmodel.Default()
+	c.Bare = true
+	dir := t.TempDir()
+	_, err := convert.Pack(context.Background(), testmodel.Write(t, c), readWords(t, from), filepath.Join(dir, "packed.vqf"), convert.PackOptions{}, nil)
+	if !errors.Is(err, kind) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "--bare") {
+		t.Errorf("packed: %v, want %q with %q", err, kind, want)
+	}
+	empty(t, dir)
 }
 
 // Who converts a model of embeddings whose tokenizer sets nothing behind a text is told.

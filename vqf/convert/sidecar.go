@@ -76,9 +76,6 @@ func dirWords(dir string) (*Words, error) {
 	if err := s.hfPooling(dir); err != nil {
 		return nil, err
 	}
-	if err := s.computed(); err != nil {
-		return nil, err
-	}
 	if err := s.hfWords(dir, c); err != nil {
 		return nil, err
 	}
@@ -123,9 +120,6 @@ func ggufWords(path string) (w *Words, err error) {
 	}
 	if k.prefix != "" {
 		k.pooling(s)
-		if err := s.computed(); err != nil {
-			return nil, err
-		}
 	}
 	if err := k.words(s); err != nil {
 		return nil, err
