@@ -122,7 +122,7 @@ func summaryOf(selected []kernels.Selection) string {
 		count[s.Impl]++
 	}
 	for i, impl := range order {
-		order[i] = fmt.Sprintf("%s (%d operations)", impl, count[impl])
+		order[i] = fmt.Sprintf("%s (%s)", impl, several(count[impl], "operation"))
 	}
 	return strings.Join(order, ", ")
 }

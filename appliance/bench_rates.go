@@ -137,7 +137,7 @@ func (r *runner) prefillSpeed(tokens int) *PrefillSpeed {
 
 // decode generates behind a text that is in the cache but for its last token.
 func (r *runner) decode(ctx context.Context, text []int32, depth int) (DecodeSpeed, error) {
-	r.doing("decoding behind %d tokens, %s", depth, threads(r.info.Threads))
+	r.doing("decoding behind %s, %s", several(depth, "token"), threads(r.info.Threads))
 	n := r.opt.Tokens
 	if n == 0 {
 		res, err := r.generate(ctx, text, 4)

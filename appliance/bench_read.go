@@ -249,9 +249,4 @@ func memorySize(want int) int {
 func round2(f float64) float64 { return float64(int64(f*100+0.5)) / 100 }
 
 // threads is "1 thread", "2 threads" …
-func threads(n int) string {
-	if n == 1 {
-		return "1 thread"
-	}
-	return fmt.Sprintf("%d threads", n)
-}
+func threads(n int) string { return several(n, "thread") }

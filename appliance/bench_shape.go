@@ -85,7 +85,7 @@ type madeModel struct {
 // name is what the report calls made-up weights.
 func (b *bench) name() string {
 	if b.opt.Layers > 0 {
-		return fmt.Sprintf("%s, %d layers", b.shape(), b.opt.Layers)
+		return b.shape() + ", " + several(b.opt.Layers, "layer")
 	}
 	return b.shape()
 }

@@ -28,7 +28,7 @@ func (r *runner) together(ctx context.Context) error {
 	r.say("         threads   requests     tok/s   times one")
 	one := 0.0
 	for n := 1; n <= engine.MaxSequences; n *= 2 {
-		r.doing("%d requests at once, %s", n, threads(r.info.Threads))
+		r.doing("%s at once, %s", several(n, "request"), threads(r.info.Threads))
 		var rates []float64
 		tokens := 0
 		for range benchTimes {

@@ -307,7 +307,7 @@ func (c *checker) checkUpdates() {
 		}
 	}
 	if n := len(u.ReleaseKeys); n > 0 && u.ReleaseThreshold > n && c.sound("updates.release_keys") {
-		c.wrong("updates.release_threshold", "is %d and there are %d updates.release_keys: they could never sign enough", u.ReleaseThreshold, n)
+		c.wrong("updates.release_threshold", "is %d and updates.release_keys has %d: they could never sign enough", u.ReleaseThreshold, n)
 	}
 	if _, err := ota.ParseWindow(u.Window); err != nil {
 		c.wrong("updates.window", ": %v", err)

@@ -122,7 +122,7 @@ func (d *doctor) appliance(context.Context) {
 			d.fail("model "+m.Name, "repair or remove the file in "+d.running.Drop, "%s: %s", m.State, m.Error.Message)
 		}
 	}
-	detail := fmt.Sprintf("version %s, up %d s, %s, %d of %d models ready", d.running.Version, d.running.Uptime, d.running.State, ready, len(d.running.Models))
+	detail := fmt.Sprintf("version %s, up %d s, %s, %d of %s ready", d.running.Version, d.running.Uptime, d.running.State, ready, several(len(d.running.Models), "model"))
 	switch {
 	case d.running.Version != Version:
 		d.warn(name, "restart it: systemctl restart windhover", "%s; this program is version %s", detail, Version)

@@ -5,6 +5,7 @@ package appliance
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
 
 	"windhover/appliance/machine"
@@ -104,9 +105,9 @@ func (d *doctor) heat(context.Context) {
 	}
 	switch {
 	case ends && room < tooNear:
-		d.fail(name, cool+", at once", "%s: %.0f degrees are left", detail, room)
+		d.fail(name, cool+", at once", "%s: %s left", detail, several(int(math.Round(room)), "degree"))
 	case resting > 0:
-		d.warn(name, cool, "%s; %d cores rest so that it does not", detail, resting)
+		d.warn(name, cool, "%s; %s at rest so that it does not", detail, several(resting, "core"))
 	case len(h.Slowed) > 0:
 		d.warn(name, cool, "%s; the kernel slows the CPU: %s", detail, strings.Join(h.Slowed, ", "))
 	case d.running != nil && d.running.Stats.Throttled:

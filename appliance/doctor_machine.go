@@ -39,7 +39,7 @@ func (d *doctor) cores(context.Context) {
 	}
 	cpus, threads := cpuOrder(topo), d.cfg.Engine.Threads
 	if threads > len(cpus) {
-		d.fail("cores", "set engine.threads to a smaller number, or to 0", "engine.threads is %d, and this process may use %d CPUs", threads, len(cpus))
+		d.fail("cores", "set engine.threads to a smaller number, or to 0", "engine.threads is %d, and this process may use %s", threads, several(len(cpus), "CPU"))
 		return
 	}
 	if threads == 0 {

@@ -74,9 +74,9 @@ func residencyNote(n engine.Need) string {
 	case n.Residency == engine.ResidencyFull:
 		return ""
 	case n.Experts > 0:
-		return fmt.Sprintf(", %s with room for %d experts: %s", n.Residency, n.Experts, n.Why())
+		return fmt.Sprintf(", %s with room for %s: %s", n.Residency, several(n.Experts, "expert"), n.Why())
 	default:
-		return fmt.Sprintf(", %s with %d layers kept: %s", n.Residency, n.Kept, n.Why())
+		return fmt.Sprintf(", %s with %s kept: %s", n.Residency, several(n.Kept, "layer"), n.Why())
 	}
 }
 

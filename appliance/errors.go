@@ -5,6 +5,7 @@ package appliance
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"path/filepath"
 	"regexp"
@@ -127,6 +128,14 @@ func (s store) inDrop(msg string, c candidate) string {
 		}
 		msg = rest[len(tail[0]):]
 	}
+}
+
+// several is "1 core", "2 cores" …
+func several(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

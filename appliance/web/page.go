@@ -24,7 +24,7 @@ const shown = 8
 
 // page is the page and, as "panel" in it, the part that changes by itself.
 var pages = template.Must(template.New("page.html").Funcs(template.FuncMap{
-	"bytes": byteCount, "span": span, "share": share, "tokS": tokS, "count": count, "facts": facts,
+	"bytes": byteCount, "span": span, "share": share, "tokS": tokS, "count": count, "several": several, "facts": facts,
 	"clock": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
 	"stamp": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 }).ParseFS(files, "assets/page.html"))
@@ -98,7 +98,7 @@ func wrong(v *View) (list []string) {
 		list = append(list, "The CPU is slowed down because of heat.")
 	}
 	if n := v.Stats.RestingCores; n > 0 {
-		list = append(list, fmt.Sprintf("%d cores rest so that the machine does not shut down. Cool it.", n))
+		list = append(list, several(n, "core")+" at rest so that the machine does not shut down. Cool it.")
 	}
 	if v.Stats.DiskFree < lowDisk {
 		list = append(list, byteCount(v.Stats.DiskFree)+" are free where models are stored. Remove models that nobody asks.")
@@ -222,6 +222,14 @@ func tokS(v float64) string {
 		return "–"
 	}
 	return fmt.Sprintf("%.1f", v)
+}
+
+// several is "1 answer", "2 answers".
+func several(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return count(n) + " " + noun + "s"
 }
 
 // count is a number with narrow spaces between thousands, where no line ends.

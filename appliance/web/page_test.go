@@ -40,7 +40,7 @@ func TestPageShows(t *testing.T) {
 	w := do(h, "GET", "/", "")
 	body := w.Body.String()
 	for _, want := range []string{
-		"edge1", "8.0 GiB", "2.0 GiB of", "12.3", "11.1", "1\u202f234 answers", "71 °C", "slowed down because of heat", "2 cores rest so that", "1 d 1 h",
+		"edge1", "8.0 GiB", "2.0 GiB of", "12.3", "11.1", "1\u202f234 answers", "71 °C", "slowed down because of heat", "2 cores at rest so that", "1 d 1 h",
 		`value="25"`, "model_failed", "format_invalid", "boom", "sees pictures", `<meter min="0" max="100" high="90" value="75"`, "<dd>2</dd>", "<dd>3</dd>",
 	} {
 		if !strings.Contains(body, want) {
@@ -62,6 +62,24 @@ func TestPageShows(t *testing.T) {
 	panel := do(h, "GET", "/panel", "").Body.String()
 	if !strings.Contains(body, strings.TrimSpace(panel)) {
 		t.Error("the panel by itself is not the one in the page")
+	}
+}
+
+// Of one thing the page speaks as of one.
+func TestPageCounts(t *testing.T) {
+	v := fullView()
+	for n, want := range map[int][]string{
+		0: {"last hour: 0 answers, 0 tokens, 0 read"},
+		1: {"last hour: 1 answer, 1 token, 1 read", "1 core at rest so that the machine", ", 1 core at rest<"},
+		2: {"last hour: 2 answers, 2 tokens, 2 read", "2 cores at rest so that the machine", ", 2 cores at rest<"},
+	} {
+		v.Hour, v.Stats.RestingCores = Hour{Requests: n, Completion: n, Prompt: n}, n
+		body := do(New(&fakeBox{view: v}, Options{}), "GET", "/", "").Body.String()
+		for _, text := range want {
+			if !strings.Contains(body, text) {
+				t.Errorf("of %d the page does not say %q", n, text)
+			}
+		}
 	}
 }
 
@@ -137,7 +155,7 @@ func TestPageNeedsALook(t *testing.T) {
 	}{
 		"no broker":  {func(v *View) { v.Connected, v.MQTT = false, "waiting for broker" }, "No broker: waiting for broker."},
 		"throttled":  {func(v *View) { v.Stats.Throttled = true }, "slowed down because of heat"},
-		"resting":    {func(v *View) { v.Stats.RestingCores = 3 }, "3 cores rest"},
+		"resting":    {func(v *View) { v.Stats.RestingCores = 3 }, "3 cores at rest"},
 		"disk":       {func(v *View) { v.Stats.DiskFree-- }, "511 MiB are free"},
 		"model":      {func(v *View) { v.Models = []control.Model{{Name: "m", Error: control.Errorf(control.LoadFailed, "x")}} }, "Model m does not serve"},
 		"never told": {func(v *View) { v.Stats.DiskFree = 0 }, "0 KiB are free"},

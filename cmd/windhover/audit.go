@@ -99,21 +99,21 @@ func printAudit(cmd *cobra.Command, r *audit.Report) error {
 		{"from", r.From.Format(time.RFC3339)},
 		{"to", r.To.Format(time.RFC3339)},
 		{"starts", fmt.Sprintf("%d, %d of them without a stop before", r.Starts, r.Unclean)},
-		{"gaps", fmt.Sprintf("%d, of %d records", r.Gaps, r.Lost)},
+		{"gaps", fmt.Sprintf("%d, of %s", r.Gaps, several(int(r.Lost), "record"))},
 		{"repairs", fmt.Sprint(r.Repairs)},
 	}
 	if r.Back > 0 {
-		rows = append(rows, []string{"clock", fmt.Sprintf("went back %d times", r.Back)})
+		rows = append(rows, []string{"clock", "went back " + several(int(r.Back), "time")})
 	}
 	for _, n := range r.Notes {
-		text := fmt.Sprintf("record %d: %d records from %s to %s are missing: %s", n.Seq, n.Lost, n.Since, n.Until, n.Reason)
+		text := fmt.Sprintf("record %d: %s missing, from %s to %s: %s", n.Seq, several(int(n.Lost), "record"), n.Since, n.Until, n.Reason)
 		if n.Kind == audit.KindRepair {
-			text = fmt.Sprintf("record %d: %d bytes of %s from offset %d on are no records: %s", n.Seq, n.Bytes, n.File, n.Offset, n.Reason)
+			text = fmt.Sprintf("record %d: no records in %s of %s from offset %d on: %s", n.Seq, several(int(n.Bytes), "byte"), n.File, n.Offset, n.Reason)
 		}
 		rows = append(rows, []string{n.Kind, text})
 	}
 	if r.Unfinished > 0 {
-		rows = append(rows, []string{"unfinished", fmt.Sprintf("%d bytes behind the last record: it is being written, or was cut off", r.Unfinished)})
+		rows = append(rows, []string{"unfinished", several(int(r.Unfinished), "byte") + " behind the last record: it is being written, or was cut off"})
 	}
 	for _, a := range r.Expected {
 		if a.Found {

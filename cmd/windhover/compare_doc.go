@@ -68,7 +68,7 @@ func (d *difference) print(cmd *cobra.Command) error {
 		state := t.State
 		switch state {
 		case stateDiffers:
-			state = fmt.Sprintf("%d bytes differ (%.3g %%), first at %d", t.Differing, 100*float64(t.Differing)/float64(t.Bytes), *t.First)
+			state = fmt.Sprintf("%s %s (%.3g %%), first at %d", several(int(t.Differing), "byte"), agree(int(t.Differing), "differ"), 100*float64(t.Differing)/float64(t.Bytes), *t.First)
 		case stateOnlyA:
 			state = "only in A"
 		case stateOnlyB:
@@ -85,8 +85,9 @@ func (d *difference) print(cmd *cobra.Command) error {
 	if !d.Equal {
 		verdict = "different"
 	}
-	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: %d tensors equal, %d differ, %d of another type or shape, %d only in A, %d only in B; %d fields differ; %.2f seconds\n",
-		verdict, d.Count[stateEqual], d.Count[stateDiffers], d.Count[stateKind], d.Count[stateOnlyA], d.Count[stateOnlyB], len(d.Fields), d.Seconds)
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: %s equal, %d %s, %d of another type or shape, %d only in A, %d only in B; %s %s; %.2f seconds\n",
+		verdict, several(d.Count[stateEqual], "tensor"), d.Count[stateDiffers], agree(d.Count[stateDiffers], "differ"), d.Count[stateKind], d.Count[stateOnlyA], d.Count[stateOnlyB],
+		several(len(d.Fields), "field"), agree(len(d.Fields), "differ"), d.Seconds)
 	return err
 }
 

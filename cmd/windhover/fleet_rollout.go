@@ -145,15 +145,15 @@ func (f *rolloutFlags) ended(cmd *cobra.Command, s fleet.State, r *fleet.Roster,
 	v := fleet.ViewOf(s, r.Devices())
 	switch last := v.Stages[len(v.Stages)-1]; {
 	case errors.Is(err, fleet.ErrSlow):
-		return fmt.Errorf("%s %% does not come to an end: %d devices wait, %d are away: the same command goes on with it, --abort takes it back", fleet.Percentage(s.Percent()), last.Open(), last.Away)
+		return fmt.Errorf("%s %% does not come to an end: %s under way, %d away: the same command goes on with it, --abort takes it back", fleet.Percentage(s.Percent()), several(last.Open(), "device"), last.Away)
 	case err != nil:
 		return err
 	case s.Phase == fleet.Aborted:
-		return fmt.Errorf("the roll-out was taken back: %s: %d of %d devices have what they had before, by document %d", s.Reason, last.OK, last.Due, s.Rev)
+		return fmt.Errorf("the roll-out was taken back: %s: the version before is back on %d of %s, by document %d", s.Reason, last.OK, several(last.Due, "device"), s.Rev)
 	case wantJSON(cmd):
 		return nil // the last line has it
 	default:
-		_, err := fmt.Fprintf(cmd.OutOrStdout(), "rolled out to %s: %d of %d devices, document %d\n", v.Target, last.OK, last.Due, s.Rev)
+		_, err := fmt.Fprintf(cmd.OutOrStdout(), "rolled out to %s: %d of %s, document %d\n", v.Target, last.OK, several(last.Due, "device"), s.Rev)
 		return err
 	}
 }

@@ -83,7 +83,7 @@ func printFleet(cmd *cobra.Command, devices []fleet.Device) error {
 			sums = append(sums, fmt.Sprintf("%d %s", kinds[kind], kind))
 		}
 	}
-	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%d devices: %s\n", len(devices), strings.Join(sums, ", "))
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", several(len(devices), "device"), strings.Join(sums, ", "))
 	return err
 }
 

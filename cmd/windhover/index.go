@@ -76,8 +76,8 @@ and index of the model's entry. The index is of the file as it is: make it last.
 					Seconds float64    `json:"seconds"`
 				}{out, x.Count(), keyIDs(signers), x.Size, x.SHA256, ref{sum, x.Block}, time.Since(start).Seconds()})
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "size          %d\nsha256        %s\nblock         %d\nindex sha256  %s\nwrote %s: %d blocks, keys %s, %.2f seconds\n",
-				x.Size, x.SHA256, x.Block, sum, out, x.Count(), strings.Join(keyIDs(signers), " "), time.Since(start).Seconds())
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "size          %d\nsha256        %s\nblock         %d\nindex sha256  %s\nwrote %s: %s, keys %s, %.2f seconds\n",
+				x.Size, x.SHA256, x.Block, sum, out, several(x.Count(), "block"), strings.Join(keyIDs(signers), " "), time.Since(start).Seconds())
 			return err
 		},
 	}

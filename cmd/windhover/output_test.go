@@ -18,6 +18,19 @@ import (
 	"windhover/vqf/convert"
 )
 
+// Of one thing the program speaks as of one.
+func TestCounts(t *testing.T) {
+	for got, want := range map[string]string{
+		several(1, "block"): "1 block", several(0, "block"): "0 blocks", several(12, "block"): "12 blocks",
+		agree(1, "differ"): "differs", agree(2, "differ"): "differ", agree(0, "differ"): "differ",
+		heatLine(control.Stats{TempC: 91, RestingCores: 1}): "91 °C, 1 core at rest", heatLine(control.Stats{TempC: 91, RestingCores: 2}): "91 °C, 2 cores at rest",
+	} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
 func TestClassify(t *testing.T) {
 	for _, c := range []struct {
 		err  error

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -117,7 +118,11 @@ func (c *conversation) fit(question turn) (engine.Request, error) {
 		}
 		if room >= req.MaxTokens || len(c.history) < 2 {
 			if dropped > 0 {
-				c.screen.note("the conversation no longer fits %d tokens: its %d oldest turns are dropped", size, dropped)
+				what := "its oldest turn is"
+				if dropped > 1 {
+					what = fmt.Sprintf("its %d oldest turns are", dropped)
+				}
+				c.screen.note("the conversation no longer fits %d tokens: %s dropped", size, what)
 			}
 			return req, nil // the engine refuses, with the counts, what still does not fit
 		}

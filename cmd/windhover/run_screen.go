@@ -194,3 +194,14 @@ func plural(n int, noun string) string {
 	}
 	return noun + "s"
 }
+
+// several is "1 block", "2 blocks" …
+func several(n int, noun string) string { return fmt.Sprintf("%d %s", n, plural(n, noun)) }
+
+// agree is the verb of so many things.
+func agree(n int, verb string) string {
+	if n == 1 {
+		return verb + "s"
+	}
+	return verb
+}

@@ -85,7 +85,7 @@ func TestOldTurnsAreDropped(t *testing.T) {
 	if got, want := strings.Count(out.text.String(), testmodel.Answer), 4; got != want {
 		t.Errorf("%d answers, want %d: %q", got, want, out.text.String())
 	}
-	if !strings.Contains(stderr.String(), "no longer fits 256 tokens: its 1 oldest turns are dropped") {
+	if !strings.Contains(stderr.String(), "no longer fits 256 tokens: its oldest turn is dropped") {
 		t.Errorf("nothing is said about dropped turns: %q", stderr.String())
 	}
 	// One question that does not fit is refused, and the conversation goes on.

@@ -68,7 +68,7 @@ func signDocument(cmd *cobra.Command, path, out, signer string) error {
 			Bytes      int    `json:"bytes"`
 		}{out, e.PayloadType, id, len(e.Signatures), len(signed)})
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "wrote %s: %s, key %s, %d signatures, %d bytes\n", out, about, id, len(e.Signatures), len(signed))
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "wrote %s: %s, key %s, %s, %d bytes\n", out, about, id, several(len(e.Signatures), "signature"), len(signed))
 	return err
 }
 

@@ -51,7 +51,7 @@ func heatLine(s control.Stats) string {
 		line += ", slowed down"
 	}
 	if s.RestingCores > 0 {
-		line += fmt.Sprintf(", %d cores rest", s.RestingCores)
+		line += ", " + several(s.RestingCores, "core") + " at rest"
 	}
 	return line
 }

@@ -99,11 +99,19 @@ func (l Limits) broken(c Count) string {
 	switch share := float64(c.Failed) / float64(n); {
 	case c.Failed == 0:
 	case n >= l.Least && share > l.Failure:
-		return fmt.Sprintf("%d of %d devices failed, more than %s %%", c.Failed, n, Percentage(100*l.Failure))
+		return fmt.Sprintf("%d of %s failed, more than %s %%", c.Failed, devices(n), Percentage(100*l.Failure))
 	case c.Open() == 0 && !l.enough(c):
-		return fmt.Sprintf("%d of %d devices failed, and %s %% have to succeed", c.Failed, n, Percentage(100*l.Success))
+		return fmt.Sprintf("%d of %s failed, and %s %% have to succeed", c.Failed, devices(n), Percentage(100*l.Success))
 	}
 	return ""
+}
+
+// devices is "1 device", "2 devices" …
+func devices(n int) string {
+	if n == 1 {
+		return "1 device"
+	}
+	return fmt.Sprintf("%d devices", n)
 }
 
 // passed says whether a stage has gone well. One that reaches nobody has, if anybody

@@ -258,3 +258,15 @@ func TestAbort(t *testing.T) {
 		t.Error("what is over goes on")
 	}
 }
+
+// A fleet of one device that fails is told of as one.
+func TestOneDeviceFails(t *testing.T) {
+	s, c := begin(t), newCrowd(1)
+	for range 4 { // the first stages may reach nobody
+		c.answer(s, always(control.DesiredFailed))
+		s = s.Step(c.devices, fleet.DefaultLimits, later)
+	}
+	if !strings.Contains(s.Reason, "1 of 1 device failed") {
+		t.Errorf("it is %s: %s", s.Phase, s.Reason)
+	}
+}

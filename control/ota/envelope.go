@@ -104,7 +104,7 @@ func (e *Envelope) Open(typ string, r Role) (payload []byte, signers []string, e
 	case len(good) == 0:
 		return nil, nil, control.Errorf(control.KeyUnknown, "no key that this device trusts for %s has signed", typ)
 	case len(good) < need:
-		return nil, nil, control.Errorf(control.SignatureMissing, "%d of the trusted keys have signed, %d are needed", len(good), need)
+		return nil, nil, control.Errorf(control.SignatureMissing, "trusted keys that have signed: %d, needed: %d", len(good), need)
 	}
 	return e.Payload, good, nil
 }

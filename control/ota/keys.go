@@ -35,7 +35,7 @@ func NewRole(threshold int, keys ...Key) (Role, error) {
 		different[string(k.Public)] = true
 	}
 	if threshold < 1 || threshold > len(different) {
-		return Role{}, fmt.Errorf("ota: %d signatures are to be needed and there are %d different keys: set a number from 1 to that", threshold, len(different))
+		return Role{}, fmt.Errorf("ota: signatures needed: %d, different keys: %d: set a number from 1 to that", threshold, len(different))
 	}
 	return r, nil
 }
