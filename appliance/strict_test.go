@@ -11,19 +11,11 @@ import (
 	"windhover/internal/testmodel"
 )
 
-// reciting is a model that says a call of lamp with arguments that it does not take.
-func reciting(c *testmodel.Config) {
-	const head, args = "\n{\"name\": \"lamp\", \"arguments\": ", "{\"on\": \"perhaps\"}}\n"
-	c.MaxSeq = 1024
-	c.Marks, c.Words = []string{"<tool_call>", "</tool_call>"}, []string{"Sure. ", head, args, " Done."}
-	c.Says = []string{"Sure. ", "<tool_call>", head, args, "</tool_call>", " Done."}
-}
-
 // Calls of a strict tool keep to its parameters, over MQTT and over HTTP, in pieces and
 // whole; what cannot be held is refused alike.
 func TestStrictToolsOverBoth_P260_P262(t *testing.T) {
 	b := startBox(t, nil)
-	b.drop(t, "m.vqf", tinyModel(t, reciting))
+	b.drop(t, "m.vqf", tinyModel(t, func(c *testmodel.Config) { *c = testmodel.Caller("lamp", `{"on": "perhaps"}`) }))
 	b.ready(t, "m")
 	b.connected(t)
 	c := b.client(t, "me")

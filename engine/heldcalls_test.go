@@ -48,19 +48,15 @@ func keepsTo(c ToolCall) error {
 	return nil
 }
 
-// A bad call, as a model writes it that knows the tool and not its parameters.
+// badCall is a call, behind its marker, by a model that knows the tool and not its parameters.
 const (
-	badHead = "\n{\"name\": \"lamp\", \"arguments\": "
-	badArgs = "{\"on\": \"perhaps\", \"room\": \"attic\"}}\n"
+	badArgs = `{"on": "perhaps", "room": "attic"}`
+	badCall = "\n{\"name\": \"lamp\", \"arguments\": " + badArgs + "}\n"
 )
 
-// speaker is a model that recites a bad call, with markers that are tokens.
+// speaker is a model that recites it.
 func speaker(t *testing.T) *Model {
-	c := testmodel.Default()
-	c.MaxSeq = 1024
-	c.Marks, c.Words = []string{callOpen, callClose}, []string{"Sure. ", badHead, badArgs, " Done."}
-	c.Says = []string{"Sure. ", callOpen, badHead, badArgs, callClose, " Done."}
-	return load(t, testmodel.Write(t, c), Options{CacheBytes: 16 << 20})
+	return load(t, testmodel.Write(t, testmodel.Caller("lamp", badArgs)), Options{CacheBytes: 16 << 20})
 }
 
 // A model that writes arguments which are not as a strict tool has them is held to them,

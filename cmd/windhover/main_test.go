@@ -54,7 +54,7 @@ func setupScript(env *testscript.Env) error {
 	bare.Bare, dual.Mode, dual.Fields = true, "dual", 45
 	vl := testmodel.Default()
 	vl.Vision, vl.MaxSeq = true, 512
-	for name, c := range map[string]testmodel.Config{"tiny.vqf": tiny, "bare/bare.vqf": bare, "dual.vqf": dual, "vl.vqf": vl} {
+	for name, c := range map[string]testmodel.Config{"tiny.vqf": tiny, "bare/bare.vqf": bare, "dual.vqf": dual, "vl.vqf": vl, "caller.vqf": testmodel.Caller("lamp", `{"on": "perhaps"}`)} {
 		path := filepath.Join(env.WorkDir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			return err

@@ -7,6 +7,17 @@ import (
 	"slices"
 )
 
+// Caller is the usual model with more room and markers around calls of tools, which says
+// "Sure. ", a call of the tool and " Done." in place of Answer.
+func Caller(tool, arguments string) Config {
+	const open, shut = "<tool_call>", "</tool_call>"
+	c := Default()
+	head, args := "\n{\"name\": \""+tool+"\", \"arguments\": ", arguments+"}\n"
+	c.MaxSeq, c.Marks, c.Words = 1024, []string{open, shut}, []string{"Sure. ", head, args, " Done."}
+	c.Says = []string{"Sure. ", open, head, args, shut, " Done."}
+	return c
+}
+
 // TokenOf is the token of one of Config.Marks or Config.Words.
 func (c Config) TokenOf(text string) int32 {
 	at := slices.Index(slices.Concat(c.Marks, c.Words), text)
