@@ -288,9 +288,13 @@ func TestLengths(t *testing.T) {
 			}
 		}
 		for _, more := range []int{1, 7, 8, 24, 64, 4096} {
+			want := fmt.Sprintf("%d bytes too long", more)
+			if more == 1 {
+				want = "1 byte too long"
+			}
 			long := append(append([]byte(nil), b...), make([]byte, more)...)
 			_, err := vqf.Open(tempFile(t, long), vqf.OpenOptions{})
-			if !errors.Is(err, vqf.ErrFormat) || !strings.Contains(err.Error(), fmt.Sprintf("%d bytes too long", more)) {
+			if !errors.Is(err, vqf.ErrFormat) || !strings.Contains(err.Error(), want) {
 				t.Errorf("%d bytes more: got %v", more, err)
 			}
 		}

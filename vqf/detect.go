@@ -51,9 +51,9 @@ func undetermined(b []byte, dirEnd, tag, size uint64) error {
 			continue
 		}
 		want := s.end + tag
-		what := fmt.Sprintf("%d bytes too long: something was appended", size-want)
+		what := byteCount(size-want) + " too long: something was appended"
 		if size < want {
-			what = fmt.Sprintf("%d bytes short: copy it again", want-size)
+			what = byteCount(want-size) + " short: copy it again"
 		}
 		return badField("file_len", int64(tailOffset(fields)+8),
 			"header layout undetermined: %d + %d bytes of trailer = %d, but the file has %d bytes, %s", s.end, tag, want, size, what)
@@ -84,4 +84,12 @@ func DeclaredSize(prefix []byte) (size int64, ok bool) {
 		}
 	}
 	return size, found == 1
+}
+
+// byteCount is "1 byte", "2 bytes" …
+func byteCount(n uint64) string {
+	if n == 1 {
+		return "1 byte"
+	}
+	return fmt.Sprintf("%d bytes", n)
 }

@@ -76,8 +76,8 @@ func TestVerifyFails(t *testing.T) {
 	}{
 		{"magic", word(0, 0), []string{"magic"}, "not a VQF file"},
 		{"version", word(4, 1), []string{"version"}, "version 1 unsupported"},
-		{"short", func(b []byte) []byte { return b[:len(b)-1] }, []string{"header"}, "1 bytes short"},
-		{"long", func(b []byte) []byte { return append(b, 0) }, []string{"header"}, "1 bytes too long"},
+		{"short", func(b []byte) []byte { return b[:len(b)-1] }, []string{"header"}, "1 byte short"},
+		{"long", func(b []byte) []byte { return append(b, 0) }, []string{"header"}, "1 byte too long"},
 		{"tiny", func(b []byte) []byte { return b[:100] }, []string{"magic"}, "too few"},
 		{"arch", word(28, 0), []string{"bytes by arch"}, "n_kv_heads"},
 		{"flag", word(8, 0x063), []string{"flags"}, "no vision tensors"},
