@@ -121,7 +121,7 @@ func args(check cobra.PositionalArgs) cobra.PositionalArgs {
 			return usageError{cmd, err}
 		}
 		problem, hint := "too many arguments", ""
-		if len(a) == 0 {
+		if len(a) == 0 || check(cmd, append(slices.Clone(a), "")) == nil {
 			problem = "an argument is missing"
 		} else if strings.Contains(cmd.Use, "PROMPT") || strings.Contains(cmd.Use, "TEXT") {
 			hint = ", and a text of several words in quotes"
