@@ -145,12 +145,9 @@ func TestOpenAIClients(t *testing.T) {
 	if python == "" && modules == "" {
 		t.Skip("WINDHOVER_OPENAI_PYTHON and WINDHOVER_OPENAI_JS name no client: ./check clients installs them")
 	}
-	b := startBox(t, nil)
-	b.drop(t, "m.vqf", seeingModel(t))
-	b.ready(t, "m")
 	img := filepath.Join(t.TempDir(), "picture.png")
 	writeBytes(t, img, picture(t, 64, 64))
-	run := func(name string, args ...string) {
+	run := func(b *box, name string, args ...string) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(context.Background(), waitFor)
 		defer cancel()
@@ -161,17 +158,24 @@ func TestOpenAIClients(t *testing.T) {
 			t.Errorf("%s: %v\n%s", args[0], err, out)
 		}
 	}
-	if python != "" {
-		run(python, "testdata/openai_client.py")
-	}
-	if modules != "" {
-		script, err := os.ReadFile("testdata/openai_client.mjs")
+	calling := tinyModel(t, func(c *testmodel.Config) { *c = testmodel.Caller("lamp", `{"on": "perhaps"}`) })
+	for name, model := range map[string][]byte{"openai_client": seeingModel(t), "openai_tools": calling} {
+		b := startBox(t, nil)
+		b.drop(t, "m.vqf", model)
+		b.ready(t, "m")
+		if python != "" {
+			run(b, python, filepath.Join("testdata", name+".py"))
+		}
+		if modules == "" {
+			continue
+		}
+		script, err := os.ReadFile(filepath.Join("testdata", name+".mjs"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		// Node looks for modules beside the script.
-		at := filepath.Join(modules, "openai_client.mjs")
+		at := filepath.Join(modules, name+".mjs")
 		writeBytes(t, at, script)
-		run("node", at)
+		run(b, "node", at)
 	}
 }
