@@ -35,6 +35,9 @@ func (b *backend) Generate(ctx context.Context, r *control.Request, emit func(co
 		return nil, coded(err, control.Internal)
 	}
 	defer release()
+	if r.Op == control.OpEmbed {
+		return b.embed(ctx, s, r, emit)
+	}
 	ctx, end := context.WithCancel(ctx)
 	defer end() // its pictures are let go
 	tokens, pictures, err := promptTokens(ctx, s, r, b.cfg.Paths.imports())

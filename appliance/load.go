@@ -186,7 +186,7 @@ func document(s *serving, speed control.TokenSpeed) control.Model {
 		V: 1, Name: s.Name, Version: s.Version, SHA256: s.Digest, State: stateReady, Trust: trustLocal,
 		Flags: info.Flags.Names(), Arch: info.Architecture, Params: s.Meta().Params, Mode: s.Meta().Mode,
 		Context: info.Context, Residency: info.Need.Residency, Bytes: info.FileBytes, TokS: speed,
-		Pictures: picturesDoc(info.Sight), Tentative: s.installed.Trial != nil,
+		Pictures: picturesDoc(info.Sight), Embeds: s.Dimensions(), Tentative: s.installed.Trial != nil,
 	}
 }
 

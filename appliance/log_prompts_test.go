@@ -93,14 +93,14 @@ func questions() map[string][]string {
 		`{"tool_choice":{"name":"KEY"},"tools":[{"type":"function","function":{"name":"a"}}],"messages":[{"role":"user","content":"x"}]}`,
 		`{"messages":[{"role":"assistant","tool_calls":["KEY"]},{"role":"tool","tool_call_id":"KEY","content":"KEY"}],"max_tokens":4}`,
 		`{"model":"KEY","prompt":"KEY"}`, `{"id":"KEY KEY","prompt":"KEY"}`, `{"truncate":"KEY","prompt":"KEY"}`, `{"sent_at":"KEY","prompt":"KEY"}`,
-		`{"prompt":"KEY","max_tokens":4}`, `{"prompt":["KEY"]}`, `{"prompt":"KEY","temperature":"KEY"}`, `{"text":"KEY"}`,
+		`{"prompt":"KEY","max_tokens":4}`, `{"prompt":["KEY"]}`, `{"prompt":"KEY","temperature":"KEY"}`, `{"text":"KEY"}`, `{"texts":["KEY",""]}`, `{"input":["KEY"],"encoding_format":"KEY"}`, `{"input":"KEY"}`,
 		`{"prompt":"KEY`, `KEY`, `"KEY"`, `["KEY"]`, "{\"prompt\":\"KEY\xff\"}", `{"prompt":"KEY","max_tokens":-1}`,
 	}
 	for i, body := range bodies {
 		bodies[i] = strings.ReplaceAll(body, "KEY", secret)
 	}
 	return map[string][]string{
-		control.OpChat: bodies, control.OpGenerate: bodies, control.OpTokenize: bodies, control.OpPrompt: {secret, strings.Repeat(secret, 8000)},
+		control.OpChat: bodies, control.OpGenerate: bodies, control.OpTokenize: bodies, control.OpEmbed: bodies, control.OpPrompt: {secret, strings.Repeat(secret, 8000)},
 		"/v1/chat/completions": bodies, "/v1/completions": bodies, "/v1/embeddings": bodies,
 	}
 }

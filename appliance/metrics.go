@@ -89,13 +89,23 @@ func (m *metrics) observed(o control.Observation) {
 // generated counts what the engine did for a request.
 func (m *metrics) generated(r *engine.Result) {
 	m.last.Store(&control.TokenSpeed{Prefill: round1(r.Timing.PrefillTPS), Decode: round1(r.Timing.DecodeTPS)})
+	m.used(r)
+	if r.Timing.DecodeTPS > 0 {
+		m.token.Observe(1 / r.Timing.DecodeTPS)
+	}
+}
+
+// embedded counts what the engine did for texts. How fast answers are generated it does
+// not tell.
+func (m *metrics) embedded(e *engine.Embedded) {
+	m.used(&engine.Result{Usage: e.Usage, Timing: e.Timing})
+}
+
+func (m *metrics) used(r *engine.Result) {
 	m.hour.add(time.Since(m.started), r)
 	m.tokens.WithLabelValues("prompt").Add(float64(r.Usage.Prompt - r.Usage.Cached))
 	m.tokens.WithLabelValues("cached").Add(float64(r.Usage.Cached))
 	m.tokens.WithLabelValues("completion").Add(float64(r.Usage.Completion))
-	if r.Timing.DecodeTPS > 0 {
-		m.token.Observe(1 / r.Timing.DecodeTPS)
-	}
 }
 
 // watchStore shows what the files in a store take, each of the times it is asked.

@@ -39,6 +39,9 @@ type servable interface {
 	Video(ctx context.Context, n int, rate float64, open func(i int) (io.ReadCloser, error)) (*engine.Picture, error)
 	Place(prompt string, pictures []*engine.Picture) (string, error)
 	Generate(ctx context.Context, req engine.Request, on func(engine.Event) error) (*engine.Result, error)
+	Dimensions() int
+	EmbedTokens(text string) []int32
+	Embed(ctx context.Context, req engine.EmbedRequest, each func(i int, vector []float32) error) (*engine.Embedded, error)
 	Rebase(other *os.File) error
 	Close() error
 }

@@ -33,7 +33,8 @@ type Audited struct {
 	Sampling  *Sampling // nil: it did not come to its own end
 
 	// Answer is the digest of the text, as all its pieces together, or done, have it; of
-	// an error that of what was said before, "" if nothing was. Thinking and Calls are ""
+	// an error that of what was said before, "" if nothing was. Of embed it is that of all
+	// vectors in order, their numbers as float32, little-endian. Thinking and Calls are ""
 	// where there are none; for each call of a tool its name, a zero byte, its arguments
 	// and a zero byte go into Calls.
 	Answer, Thinking, Calls string
@@ -96,7 +97,13 @@ func (s *stream) digests(done bool) (answer, thinking, calls string) {
 	}
 	said := s.calls
 	streamed := s.deltas
+	if s.vectors != nil && done {
+		answer = hex.EncodeToString(s.vectors.Sum(nil))
+	}
 	s.box.mu.Unlock()
+	if answer != "" {
+		return answer, "", ""
+	}
 	if !done && !streamed {
 		return "", "", ""
 	}

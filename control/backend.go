@@ -24,8 +24,8 @@ type Generator interface {
 	// ModelNotReady or Thermal are its errors.
 	Resolve(name string) (ModelRef, error)
 
-	// Generate carries out an OpGenerate or OpChat request. emit takes the answer
-	// piece by piece; all text goes through it, stop strings already cut off. It
+	// Generate carries out an OpGenerate, OpChat or OpEmbed request. emit takes the answer
+	// piece by piece, of OpEmbed the vectors in order; all text goes through it, stop strings already cut off. It
 	// costs microseconds, never blocks on the network, and returns an error once the
 	// request is over; Generate then returns soon. ctx ends at the deadline, on
 	// cancel and at shutdown. Config.Concurrency calls run at a time, and more of
@@ -39,9 +39,11 @@ type Generator interface {
 }
 
 // Event is a step of a generation: a piece of the answer (Text or Thinking, calls of
-// tools behind it, logprobs of its tokens, with Tokens) or, where Phase is set,
+// tools behind it, logprobs of its tokens, with Tokens), a Vector or, where Phase is set,
 // progress.
 type Event struct {
+	Vector *Vector
+
 	Text      string
 	Thinking  string
 	ToolCalls []ToolCall     // whole ones

@@ -83,7 +83,7 @@ func TestRefused_P4(t *testing.T) {
 		{"wrong type", OpGenerate, `{"id":"b","prompt":"x","max_tokens":"many"}`, "b", BadRequest},
 		{"no prompt", OpGenerate, `{"id":"c"}`, "c", BadRequest},
 		{"unknown op", "sing", `{"id":"d"}`, "d", Unsupported},
-		{"embed", "embed", `{"id":"e"}`, "e", Unsupported},
+		{"nothing to embed", OpEmbed, `{"id":"e"}`, "e", BadRequest},
 		{"unknown model", OpGenerate, `{"id":"f","prompt":"x","model":"huge"}`, "f", UnknownModel},
 		{"too large", OpGenerate, big, "big", PayloadTooLarge},
 		{"too large and cut", OpGenerate, big[:len(big)-9], "big", PayloadTooLarge},

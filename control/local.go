@@ -23,7 +23,7 @@ func (s *Server) Ask(ctx context.Context, r *Request, reply func(*Reply) error) 
 }
 
 func (d *desk) ask(ctx context.Context, r *Request, reply func(*Reply) error) error {
-	if r.Op != OpGenerate && r.Op != OpChat {
+	if r.Op != OpGenerate && r.Op != OpChat && r.Op != OpEmbed {
 		return Errorf(Unsupported, "operation %.64q cannot be asked for here", r.Op)
 	}
 	box := newOutbox(d.now)

@@ -14,6 +14,7 @@ const (
 	TypeAccepted = "accepted"
 	TypeProgress = "progress"
 	TypeDelta    = "delta"
+	TypeVector   = "embedding"
 	TypeDone     = "done"
 	TypeError    = "error"
 )
@@ -37,6 +38,7 @@ type Reply struct {
 	Accepted *Accepted
 	Progress *Progress
 	Delta    *Delta
+	Vector   *Vector
 	Done     *Done
 	Err      *Error
 }
@@ -86,6 +88,12 @@ type TokenLogprob struct {
 	Top     []TokenLogprob `json:"top,omitempty"`   // the best tokens in its place, best first
 }
 
+// Vector is the embedding of a text of a list, of length 1.
+type Vector struct {
+	Index   int       `json:"index"` // of the text, from 0
+	Numbers []float32 `json:"embedding"`
+}
+
 // Done is the end of a request that was carried out.
 type Done struct {
 	Text        *string    `json:"text,omitempty"` // nil where there is none or it was left out
@@ -99,8 +107,9 @@ type Done struct {
 	Usage       *Usage     `json:"usage,omitempty"`
 	Timing      *Timing    `json:"timing,omitempty"`
 	Model       *ModelRef  `json:"model,omitempty"`
-	IDs         []int32    `json:"ids,omitempty"`   // tokenize
-	Found       *bool      `json:"found,omitempty"` // cancel, fetch
+	IDs         []int32    `json:"ids,omitempty"`       // tokenize
+	Embedding   []float32  `json:"embedding,omitempty"` // embed, of a text that is not in a list
+	Found       *bool      `json:"found,omitempty"`     // cancel, fetch
 }
 
 // Usage counts tokens, and pictures.
@@ -200,6 +209,11 @@ func (r *Reply) Encode() ([]byte, error) {
 			head
 			*Delta
 		}{h, r.Delta})
+	case r.Type == TypeVector && r.Vector != nil:
+		return encode(struct {
+			head
+			*Vector
+		}{h, r.Vector})
 	case r.Type == TypeDone && r.Done != nil:
 		return encode(struct {
 			head
@@ -236,6 +250,9 @@ func DecodeReply(p []byte) (*Reply, error) {
 	case TypeDelta:
 		r.Delta = new(Delta)
 		err = json.Unmarshal(p, r.Delta)
+	case TypeVector:
+		r.Vector = new(Vector)
+		err = json.Unmarshal(p, r.Vector)
 	case TypeDone:
 		r.Done = new(Done)
 		err = json.Unmarshal(p, r.Done)

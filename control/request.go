@@ -14,13 +14,14 @@ const (
 	OpGenerate = "generate" // raw continuation of prompt
 	OpChat     = "chat"     // messages through the model's template
 	OpPrompt   = "prompt"   // the payload is one user message
+	OpEmbed    = "embed"    // vectors of texts
 	OpTokenize = "tokenize"
 	OpCancel   = "cancel"
 	OpFetch    = "fetch"
 )
 
 // Ops lists the operations this package answers.
-var Ops = []string{OpGenerate, OpChat, OpPrompt, OpTokenize, OpCancel, OpFetch}
+var Ops = []string{OpGenerate, OpChat, OpPrompt, OpEmbed, OpTokenize, OpCancel, OpFetch}
 
 // Sampling used where neither the request nor the model says otherwise.
 const (
@@ -39,6 +40,7 @@ const (
 	maxStops     = 16
 	maxStopBytes = 512
 	maxMessages  = 1024
+	maxTexts     = 2048 // to embed
 	maxFrames    = 1024 // of a video
 	maxFPS       = 1000
 	maxFileName  = 255
@@ -65,7 +67,7 @@ const MaxTopLogprobs = 20
 // Request is one question of a client, decoded, checked and with the defaults of the
 // protocol filled in.
 type Request struct {
-	Op     string // OpGenerate, OpChat (also what OpPrompt becomes), OpTokenize, OpCancel, OpFetch
+	Op     string // OpGenerate, OpChat (also what OpPrompt becomes), OpEmbed, OpTokenize, OpCancel, OpFetch
 	Client string // from the topic; a caller in this process names one with a colon, which no topic has
 	ID     string // "" until the device makes one
 
@@ -73,6 +75,9 @@ type Request struct {
 	Prompt   string
 	Messages []Message
 	Tools    []json.RawMessage
+
+	Texts      []string // embed: each gets a reply with its vector; Prompt alone has it in done
+	Dimensions int      // embed: of the vectors; 0: all that the model gives
 
 	Schema      json.RawMessage // json_schema: the answer is a value of it
 	JSONObject  bool            // the answer is a JSON object
@@ -166,7 +171,9 @@ type wireRequest struct {
 	ID            *string           `json:"id,omitempty"`
 	Model         string            `json:"model,omitempty"`
 	Prompt        *string           `json:"prompt,omitempty"`
-	Text          *string           `json:"text,omitempty"` // tokenize: same as prompt
+	Text          *string           `json:"text,omitempty"` // tokenize, embed: same as prompt
+	Texts         []string          `json:"texts,omitempty"`
+	Dimensions    int               `json:"dimensions,omitempty"`
 	Messages      []Message         `json:"messages,omitempty"`
 	Tools         []json.RawMessage `json:"tools,omitempty"`
 	Schema        json.RawMessage   `json:"json_schema,omitempty"`
@@ -214,7 +221,7 @@ func DecodeRequest(op, client string, p []byte) (*Request, error) {
 		r.Op = OpChat
 		r.Messages = []Message{{Role: "user", Content: Content{Text: string(p)}}}
 		return r, nil
-	case OpGenerate, OpChat, OpTokenize, OpCancel, OpFetch:
+	case OpGenerate, OpChat, OpEmbed, OpTokenize, OpCancel, OpFetch:
 	default:
 		return nil, Errorf(Unsupported, "operation %.64q is unknown", op)
 	}
@@ -240,6 +247,7 @@ func (r *Request) fill(w *wireRequest) error {
 		r.ID = *w.ID
 	}
 	r.Model, r.Messages, r.Tools = w.Model, w.Messages, w.Tools
+	r.Texts, r.Dimensions = w.Texts, w.Dimensions
 	if err := r.fillForm(w); err != nil {
 		return err
 	}
@@ -284,7 +292,7 @@ func (r *Request) fill(w *wireRequest) error {
 // out, Op and Client stand in the topic.
 func (r *Request) Encode() ([]byte, error) {
 	w := wireRequest{
-		Model: r.Model, Messages: r.Messages, Tools: r.Tools, Schema: r.Schema, JSONObject: r.JSONObject, ToolChoice: r.toolChoice(),
+		Model: r.Model, Messages: r.Messages, Texts: r.Texts, Dimensions: r.Dimensions, Tools: r.Tools, Schema: r.Schema, JSONObject: r.JSONObject, ToolChoice: r.toolChoice(),
 		Logprobs: r.Logprobs, TopLogprobs: r.TopLogprobs,
 		Temperature: r.Temperature, TopP: r.TopP, TopK: r.TopK, Seed: r.Seed,
 		Stop: r.Stop, Truncate: r.Truncate, Think: r.Think, ThinkBudget: r.ThinkBudget,

@@ -80,6 +80,7 @@ type Model struct {
 	Error     *Error     `json:"error,omitempty"`
 	TokS      TokenSpeed `json:"tok_s"`
 	Pictures  *Pictures  `json:"pictures,omitempty"`  // nil: the model takes text only
+	Embeds    int        `json:"embeds,omitempty"`    // numbers of an embedding; 0: the model makes none
 	Tentative bool       `json:"tentative,omitempty"` // the version is on trial: the one before serves again if it does not hold
 }
 
@@ -152,7 +153,8 @@ const (
 	maxDeltaBytes    = 4 << 10
 	maxDoneBytes     = 64 << 10
 	maxDoneText      = 48 << 10
-	maxStreamBytes   = 4 << 20 // messages of one id kept for fetch
+	maxVector        = 62 << 10 // bytes of an embedding's numbers: done has others beside
+	maxStreamBytes   = 4 << 20  // messages of one id kept for fetch
 )
 
 func (l Limits) withDefaults() Limits {

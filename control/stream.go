@@ -4,8 +4,10 @@ package control
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"hash"
 	"slices"
 	"time"
 )
@@ -52,6 +54,9 @@ type stream struct {
 
 	text, thinking tail
 	calls          []ToolCall
+	single         []float32 // the vector of a text that is not in a list
+	vectors        hash.Hash // of all vectors; nil: there was none
+	listed         bool      // vectors go out one by one
 	tokens         int
 	firstAt        time.Time // of the first piece
 
@@ -61,8 +66,10 @@ type stream struct {
 	first     []byte // accepted as sent
 }
 
-// segment is text of one kind that waits to be sent, a call of a tool or logprobs.
+// segment is text of one kind that waits to be sent, a call of a tool, logprobs or a
+// vector.
 type segment struct {
+	vector   *Vector
 	thinking bool
 	call     *ToolCall // buf has its arguments
 	logs     []TokenLogprob
@@ -76,7 +83,7 @@ type sentReply struct {
 }
 
 func (o *outbox) newStream(topic, id string, r *Request) *stream {
-	return &stream{box: o, topic: topic, id: id, qos: r.StreamQoS, flush: r.Flush, deltas: r.Stream}
+	return &stream{box: o, topic: topic, id: id, qos: r.StreamQoS, flush: r.Flush, deltas: r.Stream, listed: r.Texts != nil}
 }
 
 // accept queues the accepted message.
@@ -88,6 +95,11 @@ func (s *stream) accept(a Accepted) {
 
 // push takes a step of the generation. It returns an error once the stream is over.
 func (s *stream) push(ev Event) error {
+	if ev.Vector != nil {
+		if err := ev.Vector.fits(); err != nil {
+			return err
+		}
+	}
 	s.box.mu.Lock()
 	if s.over {
 		s.box.mu.Unlock()
@@ -99,6 +111,9 @@ func (s *stream) push(ev Event) error {
 	} else {
 		if s.firstAt.IsZero() {
 			s.firstAt = now
+		}
+		if ev.Vector != nil {
+			s.addVector(now, ev.Vector)
 		}
 		s.tokens += ev.Tokens
 		n := s.carry + ev.Tokens
@@ -162,7 +177,7 @@ func (s *stream) add(now time.Time, thinking bool, text string, n int) {
 }
 
 func (g *segment) isText(thinking bool) bool {
-	return g.call == nil && g.logs == nil && g.thinking == thinking
+	return g.vector == nil && g.call == nil && g.logs == nil && g.thinking == thinking
 }
 
 // addCall queues a call of a tool; it does not wait.
@@ -190,17 +205,44 @@ func (s *stream) addLogprobs(now time.Time, logs []TokenLogprob) {
 	s.segs = append(s.segs, segment{logs: slices.Clone(logs)})
 }
 
+// fits holds a vector against what a message may have.
+func (v *Vector) fits() error {
+	p, err := encode(v.Numbers)
+	if err != nil {
+		return Errorf(Internal, "the embedding could not be encoded: %v", err)
+	}
+	if len(p) > maxVector {
+		return Errorf(PayloadTooLarge, "an embedding of %d numbers takes %d bytes, a message has %d for it: ask for fewer dimensions", len(v.Numbers), len(p), maxVector)
+	}
+	return nil
+}
+
+// addVector takes an embedding: one of a list goes out at once, another with done.
+func (s *stream) addVector(now time.Time, v *Vector) {
+	if s.vectors == nil {
+		s.vectors = sha256.New()
+	}
+	_ = binary.Write(s.vectors, binary.LittleEndian, v.Numbers) // a hash never fails
+	if !s.listed {
+		s.single = v.Numbers
+		return
+	}
+	s.segs = append(s.segs, segment{vector: v})
+	s.due = now
+}
+
 // outcome is what the stream has said so far.
 type outcome struct {
 	tokens  int
 	firstAt time.Time
 	empty   bool // no text and no thinking
+	vector  []float32
 }
 
 func (s *stream) outcome() outcome {
 	s.box.mu.Lock()
 	defer s.box.mu.Unlock()
-	return outcome{s.tokens, s.firstAt, s.tokens == 0 && len(s.calls) == 0 && s.text.all.Len() == 0 && s.thinking.all.Len() == 0}
+	return outcome{s.tokens, s.firstAt, s.tokens == 0 && len(s.calls) == 0 && s.text.all.Len() == 0 && s.thinking.all.Len() == 0, s.single}
 }
 
 // done ends the stream with what was said; d lacks only the text. final says whether
@@ -242,7 +284,7 @@ func (s *stream) done(d Done, final bool) {
 	})
 }
 
-// result ends the stream of a small operation, which has no text.
+// result ends the stream of an operation that has no text.
 func (s *stream) result(d Done) {
 	s.do(func() { s.close(&Reply{Type: TypeDone, ID: s.id, Done: &d}) })
 }
@@ -304,7 +346,7 @@ func (s *stream) dropSent() int {
 	s.box.mu.Lock()
 	defer s.box.mu.Unlock()
 	s.sent, s.sentBytes = nil, 0
-	s.text, s.thinking, s.calls = tail{}, tail{}, nil
+	s.text, s.thinking, s.calls, s.single = tail{}, tail{}, nil, nil
 	return len(s.first) + len(s.final)
 }
 
@@ -318,7 +360,7 @@ func (s *stream) busy() bool {
 func (s *stream) heldBytes() int {
 	s.box.mu.Lock()
 	defer s.box.mu.Unlock()
-	held := s.sentBytes + s.text.all.Len() + s.thinking.all.Len()
+	held := s.sentBytes + 4*len(s.single) + s.text.all.Len() + s.thinking.all.Len()
 	for _, call := range s.calls {
 		held += len(call.Arguments)
 	}

@@ -18,6 +18,9 @@ func (s *stream) produce() *message {
 		if r.Type == TypeAccepted {
 			qos = 1
 		}
+	case len(s.segs) > 0 && s.segs[0].vector != nil:
+		r = &Reply{Type: TypeVector, ID: s.id, Vector: s.segs[0].vector}
+		s.segs = s.segs[1:]
 	case len(s.segs) > 0:
 		r = &Reply{Type: TypeDelta, ID: s.id, Delta: s.nextDelta()}
 	default:

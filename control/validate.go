@@ -51,6 +51,8 @@ func (r *Request) check(w *wireRequest) error {
 		}
 	case OpChat:
 		return r.checkChat()
+	case OpEmbed:
+		return r.checkTexts()
 	case OpTokenize:
 		if w.Prompt == nil && w.Text == nil {
 			return Errorf(BadRequest, "tokenize needs a text")
@@ -85,6 +87,28 @@ func (r *Request) checkChat() error {
 			if problem := m.Content.Parts[j].problem(); problem != "" {
 				return Errorf(BadRequest, "messages[%d].content[%d]: %s", i, j, problem)
 			}
+		}
+	}
+	return nil
+}
+
+// checkTexts checks what is to be embedded: one text, or a list.
+func (r *Request) checkTexts() error {
+	switch {
+	case r.Dimensions < 0:
+		return Errorf(BadRequest, "dimensions %d: 1 or more", r.Dimensions)
+	case r.Texts == nil && r.Prompt == "":
+		return Errorf(BadRequest, "embed needs a text, or texts")
+	case r.Texts == nil:
+		return nil
+	case r.Prompt != "":
+		return Errorf(BadRequest, "text and texts: one of them")
+	case len(r.Texts) == 0 || len(r.Texts) > maxTexts:
+		return Errorf(BadRequest, "texts has %d, 1 to %d", len(r.Texts), maxTexts)
+	}
+	for i, text := range r.Texts {
+		if text == "" {
+			return Errorf(BadRequest, "texts[%d] is empty", i)
 		}
 	}
 	return nil

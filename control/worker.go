@@ -79,6 +79,9 @@ func (d *desk) complete(e *entry, r *Request, res *Result, said outcome, finish 
 	if model.Name == "" {
 		model = e.model
 	}
+	if r.Op == OpEmbed {
+		finish = "" // nothing was said that could be longer
+	}
 	o := Observation{Code: codeOK, Finish: finish, Model: model, Usage: res.Usage}
 	switch {
 	case res.TTFT > 0:
@@ -87,14 +90,20 @@ func (d *desk) complete(e *entry, r *Request, res *Result, said outcome, finish 
 		o.TTFT = said.firstAt.Sub(e.accepted)
 	}
 	d.audited(e, r, Audited{Code: codeOK, Finish: finish, Model: model, Usage: res.Usage, Sampling: res.Sampling, Waits: true})
-	e.stream.done(Done{
+	done := Done{
 		Finish: finish, BadToolCall: res.BadToolCall, Usage: &res.Usage, Model: &model,
 		Timing: &Timing{
 			QueueMS: e.started.Sub(e.accepted).Milliseconds(), TTFTMS: o.TTFT.Milliseconds(),
 			PrefillTPS: res.PrefillTPS, DecodeTPS: res.DecodeTPS,
 			TotalMS: e.ended.Sub(e.accepted).Milliseconds(),
 		},
-	}, r.FinalText)
+	}
+	if r.Op == OpEmbed {
+		done.Embedding = said.vector
+		e.stream.result(done)
+	} else {
+		e.stream.done(done, r.FinalText)
+	}
 	d.report(e, o)
 }
 

@@ -14,6 +14,9 @@ import (
 // see [Meta.Pooling].
 const PoolLast = "last"
 
+// maxEmbedNumbers bounds the vectors of a request: 4 MiB of them, 1024 of 1024.
+const maxEmbedNumbers = 1 << 20
+
 // EmbedRequest asks for the embeddings of texts. Client, Priority and Realm are as in
 // [Request].
 type EmbedRequest struct {
@@ -50,8 +53,9 @@ func (m *Model) EmbedTokens(text string) []int32 {
 }
 
 // Embed makes embeddings: the residual of each text's last token behind the final norm,
-// scaled to length 1. each is given them as they are made, on the caller's goroutine, i
-// counting the texts; an error that it returns ends all and is returned. Texts are computed
+// scaled to length 1. each is given them in the order of the texts, of which i is the
+// number, as they are made, on the caller's goroutine; an error that it returns ends all
+// and is returned. Texts are computed
 // beside each other, and beside requests of [Model.Generate], as many at once as there are
 // places; none changes another's bits.
 //
@@ -83,27 +87,30 @@ func (m *Model) Embed(ctx context.Context, req EmbedRequest, each func(i int, ve
 			}
 		})
 	}
-	for range texts {
+	vectors := make([][]float32, len(texts))
+	for told := 0; told < len(texts); {
 		select {
 		case e := <-ended:
 			if e.panicked != nil {
 				panic(e.panicked)
 			}
 			if e.err == nil {
-				var vector []float32
-				if vector, e.err = unit(texts[e.text].pooled, req.Dimensions); e.err == nil {
-					if err := each(e.text, vector); err != nil {
-						return nil, err
-					}
-					continue
-				}
+				vectors[e.text], e.err = unit(texts[e.text].pooled, req.Dimensions)
 			}
-			if len(texts) > 1 && ctx.Err() == nil {
+			if e.err != nil && len(texts) > 1 && ctx.Err() == nil {
 				e.err = fmt.Errorf("text %d: %w", e.text, e.err)
 			}
-			return nil, e.err
+			if e.err != nil {
+				return nil, e.err
+			}
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
+		}
+		for ; told < len(texts) && vectors[told] != nil; told++ {
+			if err := each(told, vectors[told]); err != nil {
+				return nil, err
+			}
+			vectors[told] = nil
 		}
 	}
 	return embedTotals(texts, start), nil
@@ -142,8 +149,8 @@ func (m *Model) newEmbeddings(req EmbedRequest) ([]*generation, error) {
 	if req.Dimensions < 0 || req.Dimensions > m.cfg.Dim {
 		return nil, badRequest("dimensions %d, the model has 1 to %d", req.Dimensions, m.cfg.Dim)
 	}
-	if len(req.Texts) == 0 {
-		return nil, badRequest("no texts to embed")
+	if n := len(req.Texts); n == 0 || n > maxEmbedNumbers/m.cfg.Dim {
+		return nil, badRequest("%d texts to embed, with %d numbers for each 1 to %d", n, m.cfg.Dim, maxEmbedNumbers/m.cfg.Dim)
 	}
 	var list []*generation
 	for i, tokens := range req.Texts {

@@ -38,18 +38,17 @@ func embed(t *testing.T, m *Model, texts ...[]int32) [][]float32 {
 	return list
 }
 
-// embedAll collects the vectors; each text has to get one.
+// embedAll collects the vectors; each text has to get one, in their order.
 func embedAll(ctx context.Context, m *Model, req EmbedRequest) (list [][]float32, e *Embedded, err error) {
-	list = make([][]float32, len(req.Texts))
 	e, err = m.Embed(ctx, req, func(i int, v []float32) error {
-		if list[i] != nil {
-			return fmt.Errorf("text %d comes twice", i)
+		if i != len(list) {
+			return fmt.Errorf("text %d comes in the place of %d", i, len(list))
 		}
-		list[i] = v
+		list = append(list, v)
 		return nil
 	})
-	if err == nil && slices.ContainsFunc(list, func(v []float32) bool { return v == nil }) {
-		err = errors.New("a text without a vector")
+	if err == nil && len(list) != len(req.Texts) {
+		err = fmt.Errorf("%d vectors for %d texts", len(list), len(req.Texts))
 	}
 	return list, e, err
 }
@@ -221,7 +220,8 @@ func TestEmbeddingRefusals(t *testing.T) {
 		want error
 		says string
 	}{
-		{"no texts", EmbedRequest{}, ErrRequest, "no texts"},
+		{"no texts", EmbedRequest{}, ErrRequest, "0 texts"},
+		{"too many", EmbedRequest{Texts: make([][]int32, maxEmbedNumbers/m.cfg.Dim+1)}, ErrRequest, "texts to embed"},
 		{"an empty one", EmbedRequest{Texts: [][]int32{{1}, {}}}, ErrRequest, "text 1"},
 		{"a token that is none", EmbedRequest{Texts: [][]int32{{1, 1 << 30}}}, ErrRequest, "text 0"},
 		{"too many dimensions", EmbedRequest{Texts: [][]int32{{1}}, Dimensions: m.cfg.Dim + 1}, ErrRequest, "dimensions"},

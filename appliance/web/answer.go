@@ -31,8 +31,7 @@ func (h *handler) answer(w http.ResponseWriter, r *http.Request, op string, q an
 		req, err = request()
 	}
 	if err != nil {
-		h.opt.Refused(control.Audited{Op: op, Client: h.opt.Client + ":", Local: true, Request: received, Code: problemOf(err).Code.Name})
-		writeError(w, err)
+		h.refuse(w, op, received, err)
 		return
 	}
 	req.Stream, req.Received = c.Stream, received
@@ -42,6 +41,12 @@ func (h *handler) answer(w http.ResponseWriter, r *http.Request, op string, q an
 		return
 	}
 	h.whole(w, r, req, as)
+}
+
+// refuse answers a question that went no further.
+func (h *handler) refuse(w http.ResponseWriter, op, received string, err error) {
+	h.opt.Refused(control.Audited{Op: op, Client: h.opt.Client + ":", Local: true, Request: received, Code: problemOf(err).Code.Name})
+	writeError(w, err)
 }
 
 // whole answers with one document.

@@ -279,7 +279,7 @@ func withParam(err error) error {
 		return err
 	}
 	switch name {
-	case "max_tokens", "temperature", "top_p", "top_k", "min_p", "repeat_penalty", "stop", "truncate", "model":
+	case "max_tokens", "temperature", "top_p", "top_k", "min_p", "repeat_penalty", "stop", "truncate", "model", "dimensions":
 		return &problem{e, name}
 	}
 	return err

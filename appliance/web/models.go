@@ -20,11 +20,12 @@ type modelDoc struct {
 	Default  bool   `json:"default"`
 	Context  int    `json:"max_model_len"`
 	Pictures bool   `json:"pictures"`
+	Embeds   int    `json:"embedding_dimensions,omitempty"`
 }
 
 func (h *handler) modelDoc(m control.Model) modelDoc {
 	return modelDoc{ID: m.Name, Object: "model", Created: h.started.Unix(), OwnedBy: "windhover",
-		Version: m.Version, SHA256: m.SHA256, Default: m.Default, Context: m.Context, Pictures: m.Pictures != nil}
+		Version: m.Version, SHA256: m.SHA256, Default: m.Default, Context: m.Context, Pictures: m.Pictures != nil, Embeds: m.Embeds}
 }
 
 // models lists those that answer now.

@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"strings"
 
 	"windhover/control"
@@ -260,9 +259,4 @@ func (q *plainQuestion) request(h *handler) (*control.Request, error) {
 	}
 	r.Prompt = list[0]
 	return r, nil
-}
-
-// embeddings refuses: no model that this program can load is made for them.
-func (h *handler) embeddings(w http.ResponseWriter, _ *http.Request) {
-	writeError(w, unsupported("model", "no model here makes embeddings: those that windhover serves continue text"))
 }

@@ -158,7 +158,6 @@ func TestQuestionRefused_P175(t *testing.T) {
 		{"two prompts", plainPath, `{"prompt":["a","b"]}`, 400, "unsupported", "prompt"},
 		{"token ids", plainPath, `{"prompt":[1,2]}`, 400, "bad_request", "prompt"},
 		{"no prompt", plainPath, `{}`, 400, "bad_request", "prompt"},
-		{"embeddings", "/v1/embeddings", `{"input":"a"}`, 400, "unsupported", "model"},
 		{"another route", "/v1/audio/speech", `{}`, 404, "unknown_url", ""},
 	}
 	for _, tt := range tests {
