@@ -45,8 +45,9 @@ func (b *cutBox) startAt(clock *testclock.Clock) *testcut.Process {
 }
 
 // leaps are the steps of a clock between which everything has to work: it is set for
-// the first time, is wrong by decades, and is put to and fro.
-var leaps = []time.Duration{57 * year, 20 * year, -20 * year, -5 * 24 * time.Hour, time.Hour, -time.Hour, time.Hour, -40 * year, 40 * year}
+// the first time, is wrong by decades, and is put to and fro. The eight hours are what a
+// daemon sees of a board that was suspended for a night.
+var leaps = []time.Duration{57 * year, 20 * year, -20 * year, -5 * 24 * time.Hour, time.Hour, 8 * time.Hour, -time.Hour, time.Hour, -40 * year, 40 * year}
 
 // The daemon begins in 1970, as a board without a battery does, and its clock leaps
 // while requests, jobs, a dropped file and an update are under way: it answers, each job

@@ -4,7 +4,8 @@
 // while the time that passes goes on. It is for tests: a time of time.Now has both
 // readings, what is computed of two such times goes by the second one, and what went
 // through a file, a message or UTC has the first one alone. A clock that moves both at
-// once, as a fake one does, finds no such mistake.
+// once, as a fake one does, finds no such mistake. Put forward it is also what a program
+// sees of a machine that was suspended: the kernel lets the second reading stand still.
 package testclock
 
 import (
