@@ -159,7 +159,8 @@ func TestOpenAIClients(t *testing.T) {
 		}
 	}
 	calling := tinyModel(t, func(c *testmodel.Config) { *c = testmodel.Caller("lamp", `{"on": "perhaps"}`) })
-	for name, model := range map[string][]byte{"openai_client": seeingModel(t), "openai_tools": calling} {
+	embedding := tinyModel(t, func(c *testmodel.Config) { c.Embeds = true })
+	for name, model := range map[string][]byte{"openai_client": seeingModel(t), "openai_tools": calling, "openai_embeddings": embedding} {
 		b := startBox(t, nil)
 		b.drop(t, "m.vqf", model)
 		b.ready(t, "m")
