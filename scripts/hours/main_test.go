@@ -57,9 +57,9 @@ func TestWhatGrowsIsFound(t *testing.T) {
 		name string
 		grow func(r *row, hour int64)
 	}{
-		{"resident, anonymous", func(r *row, h int64) { r.anon += 60 * h }},
-		{"resident, anonymous", func(r *row, h int64) { r.anon += (h / 60) * 4000 }},
-		{"of it, kept prefixes", func(r *row, h int64) { r.cache += 10 * h }},
+		{"anonymous, but prefixes", func(r *row, h int64) { r.anon += 40 * h }},
+		{"anonymous, but prefixes", func(r *row, h int64) { r.anon += (h / 60) * 4000 }},
+		{"kept prefixes", func(r *row, h int64) { r.cache += h / 40 * 2200; r.anon += h / 40 * 2200 }},
 		{"heap after collection", func(r *row, h int64) { r.heap += 40 * h }},
 		{"goroutines", func(r *row, h int64) { r.goroutines += h / 15 }},
 		{"open files", func(r *row, h int64) { r.files += h / 15 }},
