@@ -3,16 +3,21 @@
 package engine
 
 import (
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	"windhover/engine/grammar"
+	"windhover/engine/tokenizer"
 	"windhover/internal/testmodel"
 )
 
@@ -162,19 +167,48 @@ func TestAmbiguousForms_P228(t *testing.T) {
 	}
 }
 
-// publishedVocabulary is that of a published tokenizer, and how many logits go with it.
-func publishedVocabulary(t *testing.T, name string, logits int) *grammar.Vocabulary {
+// publishedTokenizer is a tokenizer beside the tree.
+func publishedTokenizer(t *testing.T, name string) *tokenizer.Tokenizer {
 	t.Helper()
-	tok := publishedTokenizer(t, name)
-	return grammar.NewVocabulary(logits, (&Model{tok: tok}).ordinary)
+	f, err := os.Open("../../shared/golden/tokenizer/" + name + "/tokenizer.json.gz")
+	if err != nil {
+		t.Skip("no golden tokenizer beside the tree")
+	}
+	defer func() { _ = f.Close() }() // read only
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tok, err := tokenizer.Parse(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tok
 }
 
 // Admission counts what forms take, and no more is taken.
 func TestFormsMemory(t *testing.T) {
 	for name, logits := range map[string]int{"smollm2": 49152, "qwen3": 151936} {
-		v := publishedVocabulary(t, name, logits)
-		if got, most := v.Bytes(), vocabularyBytes(logits); got > most || got < most/2 {
+		tok := publishedTokenizer(t, name)
+		v, o := grammar.NewVocabulary(logits, (&Model{tok: tok}).ordinary), findOpenings(logits, tok.TokenBytes)
+		if got, most := v.Bytes()+o.bytes(), vocabularyBytes(logits); got > most || got < most/2 {
 			t.Errorf("the vocabulary of %s takes %d bytes, counted are %d", name, got, most)
+		}
+		// None is barred that models open a call with.
+		all := slices.Concat(append(o.rest[:], o.whole)...)
+		if len(all) == 0 || len(all) > 1000 {
+			t.Errorf("%s: %d tokens open a call and go on", name, len(all))
+		}
+		for _, text := range []string{callOpen, "Sure. " + callOpen, callOpen + "\n", callOpen + "\n{\"name\": \"f\"}"} {
+			for _, id := range tok.Encode(text, true) {
+				if slices.Contains(all, id) {
+					t.Errorf("%s: %q of %q is barred", name, tok.TokenBytes(id), text)
+				}
+			}
 		}
 	}
 	path := testmodel.Write(t, testmodel.Default())

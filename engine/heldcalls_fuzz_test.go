@@ -104,19 +104,19 @@ func FuzzHeldCalls(f *testing.F) {
 		}
 		return ids
 	}
-	f.Add(text("Sure. <tool_call>\n", "{\"name\": \"lamp\", \"arguments\": ", "{\"on\": \"perhaps\"}}\n</tool_call>"))
-	f.Add(text("<tool", "_call>{", "<tool", "_call>\n\n", "_call>\n", "x"))
-	f.Add(text("<tool_call", ">{", "> ", ">\n"))
-	f.Add(text("<<", "<tool_call>\n{\"name\": ", "<tool_call>", "<tool_call><tool", "x<tool_call>", "}}"))
-	f.Add(text("<tool", "\xe4\xb8", "_call>", "\xe4\xb8", "\x96<tool", "ol_call>\n{\"", "_call>", "\n"))
-	f.Add(append([]byte{3, 2, '<', 0}, text("tool_call>x", "<tool_call>", "{}")...))
-	f.Add(append(append([]byte{3, 2}, text("<tool_call>{}")...), append([]byte{4, 2}, text("<tool_call>{}")...)...))
+	f.Add(text("Sure. <tool_call>\n", "{\"name\": \"lamp\", \"arguments\": ", "{\"on\": \"perhaps\"}}\n</tool_call>"), false)
+	f.Add(text("<tool", "_call>{", "<tool", "_call>\n\n", "_call>\n", "x"), false)
+	f.Add(text("<tool_call", ">{", "> ", ">\n"), false)
+	f.Add(text("<<", "<tool_call>\n{\"name\": ", "<tool_call>", "<tool_call><tool", "x<tool_call>", "}}"), false)
+	f.Add(text("<tool", "\xe4\xb8", "_call>", "\xe4\xb8", "\x96<tool", "ol_call>\n{\"", "_call>", "\n"), false)
+	f.Add(append([]byte{3, 2, '<', 0}, text("tool_call>x", "<tool_call>", "{}")...), false)
+	f.Add(append(append([]byte{3, 2}, text("<tool_call>{}")...), append([]byte{4, 2}, text("<tool_call>{}")...)...), true)
 	m := load(f, testmodel.Write(f, c), Options{})
-	f.Fuzz(func(t *testing.T, likes []byte) {
+	f.Fuzz(func(t *testing.T, likes []byte, raw bool) {
 		if len(likes) > 400 {
 			return
 		}
-		l := listen(t, m, Request{Tokens: chat("hi"), Tools: lamps, IgnoreEOS: true})
+		l := listen(t, m, Request{Tokens: chat("hi"), Tools: lamps, IgnoreEOS: true, Raw: raw})
 		step := func(ids ...int32) bool {
 			_, over := l.want(uint64(len(l.g.all)), ids...)
 			l.inStep()

@@ -109,8 +109,11 @@ func TestStrictLeavesTextAlone_P261(t *testing.T) {
 	c.Marks = []string{callOpen, callClose}
 	m := load(t, testmodel.Write(t, c), Options{})
 	open := c.TokenOf(callOpen)
-	alike, opened := 0, 0
-	for seed := range uint64(40) {
+	alike, opened, n := 0, 0, 40
+	if testing.Short() {
+		n = 20
+	}
+	for seed := range uint64(n) {
 		req := Request{Tokens: thinking("hi"), Tools: loose(lamps), MaxTokens: 150, IgnoreEOS: true, Sampling: Sampling{Temperature: 1.5, Seed: seed, TopP: 0.99}, Logprobs: true, TopLogprobs: 2}
 		if seed%2 == 0 {
 			req.Tokens = chat("hi")
@@ -150,7 +153,7 @@ func TestStrictLeavesTextAlone_P261(t *testing.T) {
 			t.Errorf("seed %d: %v, without strict tools %v", seed, held.Tokens[:at], free.Tokens[:at])
 		}
 	}
-	if alike < 5 || opened < 5 {
+	if alike < n/8 || opened < n/8 {
 		t.Errorf("%d answers had no call, %d had one", alike, opened)
 	}
 }
@@ -173,8 +176,8 @@ func TestStrictCallsOneOrSeveral_P263(t *testing.T) {
 	c.Marks = []string{callOpen, callClose}
 	m := load(t, testmodel.Write(t, c), Options{})
 	most, ended := 0, 0
-	for seed := range uint64(12) {
-		req := Request{Tokens: chat("hi"), Tools: lamps[:1], MaxTokens: 700, IgnoreEOS: true, Sampling: Sampling{Temperature: 1.5, Seed: seed}}
+	for seed := range uint64(8) {
+		req := Request{Tokens: chat("hi"), Tools: lamps[:1], MaxTokens: 400, IgnoreEOS: true, Sampling: Sampling{Temperature: 1.5, Seed: seed}}
 		got, err := m.Generate(context.Background(), req, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -201,7 +204,7 @@ func TestStrictCallsOneOrSeveral_P263(t *testing.T) {
 			}
 		}
 	}
-	if most < 2 || ended < 10 {
+	if most < 2 || ended < 6 {
 		t.Errorf("at most %d calls, %d answers of one", most, ended)
 	}
 }
