@@ -87,6 +87,7 @@ func (s *server) reload() reloaded {
 		s.refuse(err)
 		return reloaded{err: err}
 	}
+	s.lack(next)
 	if len(now) > 0 {
 		s.log.Info("configuration read; these keys count from now on", "event", "config_reloaded", "keys", now)
 	}
@@ -104,6 +105,20 @@ func (s *server) reload() reloaded {
 func (s *server) doubt(list []Problem) {
 	for _, w := range list {
 		s.log.Warn("a variable of the environment says nothing", "variable", w.Variable, "error", w.Message)
+	}
+}
+
+// lack tells of files that the configuration names and that are of no use now: without
+// a word here an interface whose token cannot be read would only say that the token is
+// wrong. What is put there later counts all the same.
+func (s *server) lack(c Config) {
+	for _, f := range c.files() {
+		if f.path == "" {
+			continue
+		}
+		if text := f.wrong(); text != "" {
+			s.log.Error("a file that the configuration names is of no use: put it there, for the user that this runs as to read", "key", f.key, "path", f.path, "error", text)
+		}
 	}
 }
 

@@ -326,3 +326,29 @@ level=ERROR msg="configuration not taken over: it stays as it was" key=engine.fa
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
 }
+
+// A file that the configuration names and nobody can use is told of, with its key.
+func TestFilesOfNoUse(t *testing.T) {
+	dir := t.TempDir()
+	empty, good := filepath.Join(dir, "empty"), filepath.Join(dir, "good")
+	write(t, empty, "\n")
+	write(t, good, "secret\n")
+	for name, tt := range map[string]struct {
+		token, key string
+		want       string
+	}{
+		"not there": {filepath.Join(dir, "none"), good, "no such file"},
+		"empty":     {empty, good, "is empty"},
+		"good":      {good, good, ""},
+		"not named": {"", "", ""},
+	} {
+		var out bytes.Buffer
+		c := DefaultConfig()
+		c.HTTP.TokenFile, c.VQF.KeyFile = tt.token, tt.key
+		(&server{log: slog.New(slog.NewTextHandler(&out, nil))}).lack(c)
+		got := out.String()
+		if (got != "") != (tt.want != "") || !strings.Contains(got, tt.want) || got != "" && !strings.Contains(got, "key=http.token_file") || strings.Contains(got, "secret") {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}

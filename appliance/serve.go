@@ -108,6 +108,7 @@ func Serve(ctx context.Context, cfg Config, opt ServeOptions) error {
 		return errors.Join(err, socket.Close())
 	}
 	s.doubt(opt.Warnings)
+	s.lack(cfg)
 	if cfg.Log.Prompts {
 		s.log.Warn("prompts and answers are written to the log: whoever reads it reads them", "key", "log.prompts")
 	}
