@@ -305,6 +305,9 @@ func TestRoom(t *testing.T) {
 	if !errors.As(err, &e) || e.Needed != int64(len(file))+1000 || e.Available != int64(len(file))+500 {
 		t.Errorf("needed and available: %+v", e)
 	}
+	if !strings.Contains(e.Message, "that stay free") { // a person sees how little the file itself is
+		t.Errorf("said: %s", e.Message)
+	}
 	if len(o.requests) != 0 {
 		t.Error("something was downloaded")
 	}

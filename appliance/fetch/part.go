@@ -112,12 +112,14 @@ func (f *Fetcher) room(need int64) error {
 	if err != nil || need <= 0 {
 		return err
 	}
-	if need += def(f.Reserve, max(total/20, 256<<20)); free >= need {
+	keep := def(f.Reserve, max(total/20, 256<<20))
+	if free >= need+keep {
 		return nil
 	}
 	return &control.Error{
-		Code: control.InsufficientStore, Needed: need, Available: free,
-		Message: fmt.Sprintf("the download needs %d MiB and %d MiB are free: remove a model or give paths.state a larger disk", need>>20, free>>20),
+		Code: control.InsufficientStore, Needed: need + keep, Available: free,
+		Message: fmt.Sprintf("the download needs %d MiB, with the %d MiB that stay free of the disk, and %d MiB are: remove a model or give paths.state a larger disk",
+			(need+keep)>>20, keep>>20, free>>20),
 	}
 }
 
