@@ -54,7 +54,10 @@ func setupScript(env *testscript.Env) error {
 	bare.Bare, dual.Mode, dual.Fields = true, "dual", 45
 	vl := testmodel.Default()
 	vl.Vision, vl.MaxSeq = true, 512
-	for name, c := range map[string]testmodel.Config{"tiny.vqf": tiny, "bare/bare.vqf": bare, "dual.vqf": dual, "vl.vqf": vl, "caller.vqf": testmodel.Caller("lamp", `{"on": "perhaps"}`)} {
+	embeds, beside := testmodel.Default(), testmodel.Default()
+	embeds.Random, embeds.Embeds = true, true
+	beside.Random, beside.Bare = true, true
+	for name, c := range map[string]testmodel.Config{"tiny.vqf": tiny, "bare/bare.vqf": bare, "dual.vqf": dual, "vl.vqf": vl, "embeds.vqf": embeds, "beside/model.vqf": beside, "caller.vqf": testmodel.Caller("lamp", `{"on": "perhaps"}`)} {
 		path := filepath.Join(env.WorkDir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			return err
@@ -62,6 +65,9 @@ func setupScript(env *testscript.Env) error {
 		if err := c.WriteFile(path); err != nil {
 			return err
 		}
+	}
+	if err := writePooling(filepath.Join(env.WorkDir, "beside")); err != nil {
+		return err
 	}
 	if err := writePictures(env.WorkDir); err != nil {
 		return err
@@ -90,6 +96,24 @@ func setupScript(env *testscript.Env) error {
 	}
 	env.Defer(func() { _ = os.RemoveAll(socket) })
 	env.Setenv("WINDHOVER_PATHS_SOCKET", filepath.Join(socket, "s"))
+	return nil
+}
+
+// writePooling makes a directory with bare weights one of a model of embeddings.
+func writePooling(dir string) error {
+	for name, data := range map[string][]byte{
+		"tokenizer.json":        testmodel.EmbeddingTokenizerJSON(),
+		"modules.json":          []byte(`[{"path":"","type":"sentence_transformers.models.Transformer"},{"path":"1_Pooling","type":"sentence_transformers.models.Pooling"}]`),
+		"1_Pooling/config.json": []byte(`{"pooling_mode_lasttoken":true}`),
+	} {
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

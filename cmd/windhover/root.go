@@ -51,7 +51,7 @@ Exit codes: 0 ok, 1 failed, 2 usage, 3 unreachable, 4 denied.`,
 	}{
 		{groupAppliance, newServe()}, {groupAppliance, newDoctor()}, {groupAppliance, newConfig()}, {groupAppliance, newAudit()},
 		{groupModels, newRun()}, {groupModels, newConvert()}, {groupModels, newInfo()}, {groupModels, newVerify()}, {groupModels, newCompare()},
-		{groupModels, newEval()}, {groupModels, newTokenize()}, {groupModels, newPack()}, {groupModels, newKeygen()}, {groupModels, newSign()}, {groupModels, newIndex()}, {groupModels, newEncrypt()}, {groupModels, newDecrypt()}, {groupModels, newBench()},
+		{groupModels, newEval()}, {groupModels, newEmbed()}, {groupModels, newTokenize()}, {groupModels, newPack()}, {groupModels, newKeygen()}, {groupModels, newSign()}, {groupModels, newIndex()}, {groupModels, newEncrypt()}, {groupModels, newDecrypt()}, {groupModels, newBench()},
 		{groupClient, newSend()}, {groupClient, newModels()}, {groupClient, newStatus()}, {groupClient, newJobs()}, {groupClient, newJob()},
 		{groupClient, newInstall()}, {groupClient, newActivate()}, {groupClient, newRollback()}, {groupClient, newRemove()}, {groupClient, newFleet()},
 		{"", newVersion()},

@@ -3,20 +3,25 @@
 package main
 
 import (
-	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
-	"windhover/appliance"
 	"windhover/control"
 )
+
+// maxRequestText is the most of a text that is sent: brokers and devices take no more.
+const maxRequestText = 120 << 10
 
 func newSend() *cobra.Command {
 	var flags sampling
 	var broker brokerFlags
 	var model string
 	var pictures pictureFlags
+	var embed bool
+	var dimensions int
+	var answering []string // flags that say nothing with --embed
 	cmd := &cobra.Command{
 		Use:   "send PROMPT",
 		Short: "Ask an appliance over MQTT and print the answer as it comes",
@@ -28,16 +33,35 @@ Pictures go with the question; one that the message has no room for is made smal
 --json-schema and --json-object hold the answer to a form, token by token; --tools
 declares functions, and calls of them are printed in place of text.
 
-With --json: one object, {"id","text","thinking","finish","usage","timing","model"}.`,
+--embed asks for the embeddings of one or several texts, and prints each as a JSON array
+of numbers on a line.
+
+With --json: one object, {"id","text","thinking","finish","usage","timing","model"}, and
+with --embed {"id","embeddings","usage","timing","model"}.`,
 		Example: `  windhover send 'Why is the sky blue?'
   windhover send --broker mqtts://broker.example:8883 --device edge1 \
       --username app1 --password-file secret 'Turn this into a haiku: …'
   windhover send --image photo.jpg 'What is in this picture?'
   windhover send --json-schema person.json 'Ada Lovelace was born in 1815.'
   windhover send --tools tools.json --tool-choice required 'Switch the light on.'
-  windhover send --raw --temperature 0 --max-tokens 8 'The capital of France is'`,
-		Args: args(cobra.ExactArgs(1)),
+  windhover send --raw --temperature 0 --max-tokens 8 'The capital of France is'
+  windhover send --embed --model qwen3-embedding-0.6b 'pump 3 runs dry'`,
+		Args: args(func(cmd *cobra.Command, a []string) error {
+			if embed {
+				return cobra.MinimumNArgs(1)(cmd, a)
+			}
+			return cobra.ExactArgs(1)(cmd, a)
+		}),
 		RunE: func(cmd *cobra.Command, a []string) error {
+			if embed {
+				if err := idle(cmd, "with --embed", answering...); err != nil {
+					return err
+				}
+				return sendEmbed(cmd, &broker, model, dimensions, a)
+			}
+			if err := idle(cmd, "without --embed", "dimensions"); err != nil {
+				return err
+			}
 			if err := flags.check(cmd); err != nil {
 				return err
 			}
@@ -50,7 +74,7 @@ With --json: one object, {"id","text","thinking","finish","usage","timing","mode
 			text := a[0]
 			if text == "-" {
 				var err error
-				if text, err = readAll(cmd, 120<<10); err != nil {
+				if text, err = readAll(cmd, maxRequestText); err != nil {
 					return err
 				}
 			}
@@ -71,9 +95,12 @@ With --json: one object, {"id","text","thinking","finish","usage","timing","mode
 		},
 	}
 	flags.add(cmd, "most tokens of the answer (default: 256)")
+	pictures.add(cmd, "to ask about, or import:NAME for a file in import/ of the appliance")
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { answering = append(answering, f.Name) })
 	broker.add(cmd)
 	cmd.Flags().StringVar(&model, "model", "", "model to ask (default: the appliance's default)")
-	pictures.add(cmd, "to ask about, or import:NAME for a file in import/ of the appliance")
+	cmd.Flags().BoolVar(&embed, "embed", false, "ask for the embeddings of the text, or of several")
+	addDimensionsFlag(cmd, &dimensions)
 	return cmd
 }
 
@@ -126,9 +153,7 @@ func send(cmd *cobra.Command, broker *brokerFlags, r *control.Request) error {
 	a, err := client.Send(cmd.Context(), r, func(reply *control.Reply) error {
 		switch reply.Type {
 		case control.TypeAccepted:
-			if n := reply.Accepted.Queue; n > 0 {
-				s.note("waiting: %d %s before this one", n, plural(n, "request"))
-			}
+			waiting(cmd, reply.Accepted)
 		case control.TypeDelta:
 			form.add(reply.Delta)
 			return s.piece(reply.Delta.Text, reply.Delta.Thinking)
@@ -137,11 +162,7 @@ func send(cmd *cobra.Command, broker *brokerFlags, r *control.Request) error {
 	})
 	if err != nil {
 		s.abort()
-		if cmd.Context().Err() != nil {
-			s.note("stopped")
-			return errSilent
-		}
-		return appliance.AnswerError(err, broker.broker)
+		return notAnswered(cmd, err, broker)
 	}
 	d := a.Done
 	form.BadToolCall = d.BadToolCall
@@ -156,7 +177,7 @@ func send(cmd *cobra.Command, broker *brokerFlags, r *control.Request) error {
 		return err
 	}
 	if d.Usage == nil || d.Timing == nil {
-		return errors.New("the appliance sent no usage and timing: it speaks another version")
+		return errOtherVersion
 	}
 	s.note("%s", speed(*d.Usage, *d.Timing, time.Duration(d.Timing.TTFTMS)*time.Millisecond, d.Finish))
 	return nil
