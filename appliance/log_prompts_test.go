@@ -89,6 +89,8 @@ func questions() map[string][]string {
 		`{"response_format":{"type":"json_schema","json_schema":{"schema":{"$ref":"#/KEY"}}},"messages":[{"role":"user","content":"x"}]}`,
 		`{"max_tokens":4,"tools":[{"type":"function","function":{"name":"KEY","parameters":{"type":"KEY"}}}],"messages":[{"role":"user","content":"x"}]}`,
 		`{"max_tokens":8,"tool_choice":"required","tools":[{"type":"function","function":{"name":"KEY","parameters":{"type":"object","properties":{"KEY":{"const":"KEY"}},"required":["KEY"]}}}],"messages":[{"role":"user","content":"x"}]}`,
+		`{"tools":[{"type":"function","function":{"name":"a","strict":true,"parameters":{"type":"object","properties":{"KEY":{"KEY":1}}}}}],"messages":[{"role":"user","content":"x"}]}`,
+		`{"tools":[{"type":"function","function":{"name":"a","strict":"KEY"}}],"messages":[{"role":"user","content":"x"}]}`,
 		`{"tool_choice":"KEY","tools":[{"type":"function","function":{"name":"a"}}],"messages":[{"role":"user","content":"x"}]}`,
 		`{"tool_choice":{"name":"KEY"},"tools":[{"type":"function","function":{"name":"a"}}],"messages":[{"role":"user","content":"x"}]}`,
 		`{"messages":[{"role":"assistant","tool_calls":["KEY"]},{"role":"tool","tool_call_id":"KEY","content":"KEY"}],"max_tokens":4}`,
