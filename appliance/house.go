@@ -127,6 +127,9 @@ func (h *house) start() (err error) {
 		return errors.Join(err, merr, os.RemoveAll(dir))
 	}
 	h.b, h.mem = b, dir
+	if err == nil { // it was not tried
+		err = errors.New("the disk has too little room, or takes no files")
+	}
 	h.log.Warn("the embedded broker goes on with a store in memory: what it kept on the disk comes back when there is room", "free", h.free(), "error", err)
 	return nil
 }

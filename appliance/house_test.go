@@ -58,8 +58,13 @@ func TestBrokerLeavesAFullDisk_P134(t *testing.T) {
 	default:
 		t.Fatal("a failed write is not noticed")
 	}
+	var said strings.Builder
+	h.log = slog.New(slog.NewTextHandler(&said, nil))
 	h.again(context.Background())
 	memory := h.mem
+	if !strings.Contains(said.String(), `error="the disk has too little room`) {
+		t.Errorf("the log does not say why: %s", said.String())
+	}
 	if h.where() != "memory" || h.url() != url || !answers(url) {
 		t.Errorf("on a full disk: store on %s, at %s, before at %s", h.where(), h.url(), url)
 	}

@@ -33,7 +33,7 @@ func ShowedToken(ctx context.Context) bool { return ctx.Value(tokenShown{}) != n
 // probes of load balancers ask in HTTP/1.0, it is no page of any site.
 func Guard(door func() Door, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		d := door()
+		d, looks := door(), r.Method == http.MethodGet || r.Method == http.MethodHead
 		switch {
 		case d.TokenFile == "" && !d.knows(r.Host) && (r.Host != "" || r.ProtoAtLeast(1, 1)): // HTTP/1.0 has none, and no browser speaks it
 			writeError(w, forbidden("host %.100q is no name of this box: use its address, localhost or its name, or add the name to http.hosts", r.Host))
@@ -41,9 +41,9 @@ func Guard(door func() Door, next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 		case d.admits(r.Header.Get("Authorization")):
 			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), tokenShown{}, true)))
-		case r.Method == http.MethodGet && r.URL.Path == "/":
+		case looks && r.URL.Path == "/":
 			locked(w)
-		case r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, "/assets/"):
+		case looks && strings.HasPrefix(r.URL.Path, "/assets/"):
 			assets().ServeHTTP(w, r)
 		default:
 			w.Header().Set("WWW-Authenticate", "Bearer")

@@ -75,8 +75,12 @@ func TestToken_P177(t *testing.T) {
 	if w := do(h, "GET", "/", ""); w.Code != 200 || strings.Contains(w.Body.String(), "hidden-name") || !strings.Contains(w.Body.String(), `id="unlock"`) {
 		t.Errorf("the page without a token: %d %s", w.Code, w.Body)
 	}
-	if w := do(h, "GET", "/assets/page.js", ""); w.Code != 200 {
-		t.Errorf("its script: %d", w.Code)
+	for _, method := range []string{"GET", "HEAD"} { // what GET gives without a token HEAD tells of
+		for _, path := range []string{"/", "/assets/page.js"} {
+			if w := do(h, method, path, ""); w.Code != 200 {
+				t.Errorf("%s %s: %d", method, path, w.Code)
+			}
+		}
 	}
 	if w := do(h, "GET", "/", "", "Authorization", "Bearer new"); !strings.Contains(w.Body.String(), "hidden-name") {
 		t.Errorf("the page with the token: %s", w.Body)
