@@ -38,7 +38,7 @@ type DoctorReport struct {
 // Doctor looks at the machine, and at the appliance that the configuration
 // describes, running or not. The error is only that ctx ended.
 func Doctor(ctx context.Context, cfg Config) (*DoctorReport, error) {
-	d := &doctor{cfg: cfg, root: os.DirFS("/"), getenv: os.Getenv, hardware: thisHardware(), report: &DoctorReport{OK: true}}
+	d := &doctor{cfg: cfg, root: os.DirFS("/"), getenv: os.Getenv, hardware: thisHardware(), readOnly: readOnlyDisk, report: &DoctorReport{OK: true}}
 	if doc, err := LocalStatus(ctx, cfg); err == nil {
 		d.running = &doc
 	} else {
@@ -77,6 +77,7 @@ type doctor struct {
 	root       fs.FS // "/" but in tests
 	getenv     func(string) string
 	hardware   hardware
+	readOnly   func(dir string) bool
 	running    *StatusDoc
 	notRunning error
 	report     *DoctorReport

@@ -37,6 +37,8 @@ func (d *doctor) state(context.Context) {
 	detail := fmt.Sprintf("%s, %s free", p.State, gib(free))
 	drop, store := device(p.drop()), device(p.store())
 	switch {
+	case d.readOnly(p.State):
+		d.fail("state", "mount it writable; the kernel takes that away after an error of the disk, which dmesg tells", "%s; its file system is read-only", detail)
 	case drop != 0 && store != 0 && drop != store:
 		d.fail("state", "put both on one file system: a model gets from drop to store by a link", "%s; drop and store are on two file systems", detail)
 	case ok && free < 1<<30:
@@ -44,6 +46,12 @@ func (d *doctor) state(context.Context) {
 	default:
 		d.ok("state", "%s", detail)
 	}
+}
+
+// readOnlyDisk says whether nobody may write to the file system of dir.
+func readOnlyDisk(dir string) bool {
+	var s unix.Statfs_t
+	return unix.Statfs(dir, &s) == nil && s.Flags&unix.ST_RDONLY != 0
 }
 
 // device is the file system that holds path, 0 if there is none to see.
@@ -79,6 +87,10 @@ func (d *doctor) drop(context.Context) {
 		return
 	}
 	detail := fmt.Sprintf("%s, %s", dir, fi.Mode())
+	if d.readOnly(dir) {
+		d.fail("drop", "mount it writable", "%s: nobody may write there: its file system is read-only", detail)
+		return
+	}
 	if unix.Access(dir, unix.W_OK|unix.X_OK) != nil {
 		d.warn("drop", d.joinGroup(dir, who), "%s: %s may not write there", detail, who)
 		return
@@ -107,6 +119,10 @@ const (
 // storage measures how fast a file is written and read where models lie.
 func (d *doctor) storage(ctx context.Context) {
 	dir := d.cfg.Paths.store()
+	if d.readOnly(dir) {
+		d.warn("storage", "", "%s: not measured: its file system is read-only", dir)
+		return
+	}
 	for unix.Access(dir, unix.W_OK|unix.X_OK) != nil && dir != filepath.Dir(dir) {
 		dir = filepath.Dir(dir)
 	}

@@ -25,7 +25,7 @@ func visit(t *testing.T, root fstest.MapFS) *doctor {
 	cfg.Paths.Socket = filepath.Join(cfg.Paths.State, "s")
 	cfg.MQTT.Embedded.Listen = "127.0.0.1:1" // nobody listens there
 	cfg.Paths.Trust = filepath.Join(cfg.Paths.State, "trust.d")
-	d := &doctor{cfg: cfg, root: os.DirFS("/"), getenv: func(string) string { return "" }, hardware: thisHardware(), report: &DoctorReport{OK: true}, notRunning: ErrUnreachable}
+	d := &doctor{cfg: cfg, root: os.DirFS("/"), getenv: func(string) string { return "" }, hardware: thisHardware(), readOnly: readOnlyDisk, report: &DoctorReport{OK: true}, notRunning: ErrUnreachable}
 	if root != nil {
 		d.root = root
 	}
@@ -187,5 +187,28 @@ func TestClientErrors(t *testing.T) {
 	full := control.Errorf(control.QueueFull, "x")
 	if err := AnswerError(full, "mqtt://x"); err != full {
 		t.Errorf("%v, want the device's own error", err)
+	}
+}
+
+// A file system that the kernel made read-only is no lack of rights, and is not passed
+// over by measuring another one.
+func TestDoctorReadOnly(t *testing.T) {
+	d := visit(t, nil)
+	for _, dir := range []string{d.cfg.Paths.drop(), d.cfg.Paths.store()} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.readOnly = func(dir string) bool { return strings.HasPrefix(dir, d.cfg.Paths.State) }
+	for name, tt := range map[string]struct {
+		check func(context.Context)
+		want  string
+	}{"state": {d.state, FindingBad}, "drop": {d.drop, FindingBad}, "storage": {d.storage, FindingWarn}} {
+		if f := only(t, d, tt.check); f.Status != tt.want || !strings.Contains(f.Detail, "read-only") || strings.Contains(f.Advice, "usermod") {
+			t.Errorf("%s: %+v", name, f)
+		}
+	}
+	if readOnlyDisk(d.cfg.Paths.State) {
+		t.Error("a directory that is written to is on a read-only file system")
 	}
 }
