@@ -28,7 +28,7 @@ func TestRestartWithABadUpdate(t *testing.T) {
 		{"half of one", good[:len(good)/2], true, "m ready*"},
 		{"a bad one, unseen", flipped, false, "m ready* digest_mismatch"},
 		{"a bad one", flipped, true, "m ready* digest_mismatch"},
-		{"no model at all", []byte("hello"), true, "m ready*"},
+		{"no model at all", []byte("hello"), true, "m ready* format_invalid"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
