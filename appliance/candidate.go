@@ -24,8 +24,12 @@ var weightNames = []string{"model.vqf", "weights.vqf", "vllm.vqf"}
 // copied with it.
 var sideNames = []string{
 	"tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt", "special_tokens_map.json",
-	"generation_config.json", "chat_template.jinja", "config.json",
+	"generation_config.json", "chat_template.jinja", "config.json", "modules.json", poolingDir + "/config.json",
 }
+
+// poolingDir has what says how a model makes embeddings, as sentence-transformers
+// calls it. Of the directories in a model it is the only one that is looked into.
+const poolingDir = "1_Pooling"
 
 // fileID tells one state of one file from every other: a file that is written
 // to, replaced or touched gets another one.
@@ -125,6 +129,11 @@ func (c candidate) same(o candidate) bool {
 // looks, a change of mode or owner included.
 func (c candidate) untouched(o candidate) bool {
 	return c.same(o) && c.ID == o.ID && slices.Equal(c.SideIDs, o.SideIDs)
+}
+
+// beside is the name of one of its files in the directory of the weights, with slashes.
+func (c candidate) beside(path string) string {
+	return strings.TrimPrefix(path, filepath.Dir(c.Weights)+"/")
 }
 
 // directory reports whether the model is a directory with its tokenizer beside it.

@@ -181,7 +181,7 @@ func (d *deployer) examine(ctx context.Context, c candidate, dir string) (in ins
 	in = installed{Entry: c.Entry, File: filepath.Base(c.Weights), Sigs: c.sigContents(), Regime: d.who.regime()}
 	in.Source, in.Side = c.contents()
 	for _, path := range c.Side {
-		in.Beside = append(in.Beside, filepath.Base(path))
+		in.Beside = append(in.Beside, c.beside(path))
 	}
 	key, err := d.who.pass.keyOf(weights)
 	if err != nil {
@@ -245,7 +245,7 @@ func (d *deployer) vouchBeside(ctx context.Context, in *installed, c candidate, 
 		if !signed {
 			continue
 		}
-		name := filepath.Base(path)
+		name := c.beside(path)
 		v, err := d.who.vouch(ctx, sig, filepath.Join(dir, name), name)
 		if err != nil {
 			return err

@@ -148,6 +148,9 @@ func (c *candidate) weightsIn(dir string) (reason string, ok bool) {
 		return sourcesIn(dir, c.Entry)
 	}
 	for _, s := range sideNames {
+		if strings.HasPrefix(s, poolingDir+"/") && !realDirectory(filepath.Join(dir, poolingDir)) {
+			continue
+		}
 		p := filepath.Join(dir, s)
 		if fi, err := os.Lstat(p); err == nil && fi.Mode().IsRegular() {
 			c.Side, c.SideIDs = append(c.Side, p), append(c.SideIDs, identify(fi))
@@ -155,6 +158,12 @@ func (c *candidate) weightsIn(dir string) (reason string, ok bool) {
 	}
 	c.findSignatures()
 	return "", true
+}
+
+// realDirectory reports whether path is a directory and no link to one.
+func realDirectory(path string) bool {
+	fi, err := os.Lstat(path)
+	return err == nil && fi.IsDir()
 }
 
 // sourceFormat names the format of a file that convert reads and serve does not.

@@ -33,7 +33,7 @@ func (d *deployer) findSignatures(c candidate) error {
 	}
 	for _, path := range c.Side {
 		if _, beside := c.signature(path); !beside {
-			return d.who.unsignedSide(filepath.Base(path))
+			return d.who.unsignedSide(c.beside(path))
 		}
 	}
 	return nil

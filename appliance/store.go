@@ -61,7 +61,14 @@ func (s store) adopt(ctx context.Context, c candidate) (_ string, err error) {
 	}
 	for i, side := range c.Side {
 		// Tokenizer files are small: always our own copy.
-		if err := take(ctx, side, filepath.Join(dir, filepath.Base(side)), c.SideIDs[i], false); err != nil {
+		to := filepath.Join(dir, c.beside(side))
+		if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+			return "", err
+		}
+		if err := take(ctx, side, to, c.SideIDs[i], false); err != nil {
+			return "", err
+		}
+		if err := syncDir(filepath.Dir(to)); err != nil {
 			return "", err
 		}
 	}
@@ -195,22 +202,23 @@ func (s store) weights(key string) string { return filepath.Join(s.dir, key, sto
 // storeKey is the key of the weights, and for a model with files of its own
 // beside it a suffix that depends on those files.
 func storeKey(dir, base string) (string, error) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return "", err
-	}
 	h, side := sha256.New(), 0
-	for _, e := range entries {
-		if e.Name() == storedName {
-			continue
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		name := strings.TrimPrefix(path, dir+"/")
+		if err != nil || e.IsDir() || name == storedName {
+			return err
 		}
-		data, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		data, err := os.ReadFile(path)
 		if err != nil {
-			return "", err
+			return err
 		}
-		_, _ = fmt.Fprintf(h, "%s %d\n", e.Name(), len(data)) // a hash never fails to write
+		_, _ = fmt.Fprintf(h, "%s %d\n", name, len(data)) // a hash never fails to write
 		_, _ = h.Write(data)
 		side++
+		return nil
+	})
+	if err != nil {
+		return "", err
 	}
 	if side > 0 {
 		base += "." + hex.EncodeToString(h.Sum(nil))[:16]

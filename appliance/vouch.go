@@ -49,6 +49,9 @@ func (a *authority) vouchAside(ctx context.Context, sig detached, signed bool, p
 // signature that does not fit, errChanged for one that is being replaced.
 func (a *authority) vouch(ctx context.Context, sig detached, path, of string) (vouched, error) {
 	name := filepath.Base(sig.path())
+	if of != "" {
+		name = of + signatureEnd
+	}
 	text, err := readSignature(sig)
 	if err != nil {
 		return vouched{}, err

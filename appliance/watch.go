@@ -70,7 +70,7 @@ func collapse(w *fsnotify.Watcher, events chan<- struct{}, log *slog.Logger) {
 	}
 }
 
-// rewatch watches the drop directory and the directories in it. A directory
+// rewatch watches the drop directory, the directories in it, and what of theirs is read. A directory
 // that was replaced is another one, and its watch is gone.
 func rewatch(w *fsnotify.Watcher, drop string, watched os.FileInfo, log *slog.Logger) os.FileInfo {
 	fi, err := os.Stat(drop)
@@ -94,7 +94,11 @@ func rewatch(w *fsnotify.Watcher, drop string, watched os.FileInfo, log *slog.Lo
 	}
 	for _, e := range entries {
 		if e.IsDir() && !temporary(e.Name()) {
-			_ = w.Add(drop + string(os.PathSeparator) + e.Name()) // the rescan covers what cannot be watched
+			dir := drop + string(os.PathSeparator) + e.Name()
+			_ = w.Add(dir) // the rescan covers what cannot be watched
+			if pooling := filepath.Join(dir, poolingDir); realDirectory(pooling) {
+				_ = w.Add(pooling) // likewise
+			}
 		}
 	}
 	return fi

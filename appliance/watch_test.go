@@ -89,6 +89,8 @@ func TestWatch(t *testing.T) {
 		{"a removal", func() { must(os.Remove(filepath.Join(w.drop, "a.vqf"))) }},
 		{"a directory", func() { must(os.Mkdir(filepath.Join(w.drop, "d"), 0o755)) }},
 		{"a file in a directory", func() { write(t, filepath.Join(w.drop, "d", "tokenizer.json"), "{}") }},
+		{"a directory for its pooling", func() { must(os.Mkdir(filepath.Join(w.drop, "d", poolingDir), 0o755)) }},
+		{"a file in that", func() { write(t, filepath.Join(w.drop, "d", poolingDir, "config.json"), "{}") }},
 		{"being asked", func() { w.wake <- struct{}{} }},
 		{"the time the last scan named", func() { w.next <- time.Millisecond; w.wake <- struct{}{}; w.scanned(t, "being asked") }},
 		{"the directory moved away", func() { must(os.Rename(w.drop, w.drop+".away")) }},
