@@ -303,6 +303,22 @@ func TestLongMatchesGolden(t *testing.T) {
 	}
 }
 
+// hidden is a prompt and the reference's states for it, [layers+2][tokens][dim].
+func (c goldenCase) hidden(t *testing.T, g *golden) (ids []int32, states []float32) {
+	t.Helper()
+	dir := goldenDir(c.model)
+	if c.model == "qwen3-tiny-sharded" {
+		dir = goldenDir("qwen3-tiny")
+	}
+	for _, p := range g.Prompts {
+		if p.Name == g.Hidden.Prompt {
+			return p.IDs, readNPY(t, filepath.Join(dir, "golden", g.Hidden.Q8.File))
+		}
+	}
+	t.Fatalf("no prompt %s", g.Hidden.Prompt)
+	return nil, nil
+}
+
 func TestHiddenStatesMatchGolden(t *testing.T) {
 	for _, c := range goldenCases() {
 		if c.variant != "q8_0" && c.variant != "vqf_q8" {
@@ -311,21 +327,11 @@ func TestHiddenStatesMatchGolden(t *testing.T) {
 		for _, act := range activations() {
 			t.Run(c.String()+"/"+act, func(t *testing.T) {
 				g, _, m := c.open(t, vqf.Layout8x8, Options{Activations: act})
-				dir := goldenDir(c.model)
-				if c.model == "qwen3-tiny-sharded" {
-					dir = goldenDir("qwen3-tiny")
-				}
-				want := readNPY(t, filepath.Join(dir, "golden", g.Hidden.Q8.File))
+				ids, want := c.hidden(t, g)
 				limit := hiddenRelRMS
 				if act == "f32" {
 					// llama-tiny's q8_0 has the embedding rounded where the file's is cut.
 					limit = 2e-3
-				}
-				var ids []int32
-				for _, p := range g.Prompts {
-					if p.Name == g.Hidden.Prompt {
-						ids = p.IDs
-					}
 				}
 				seen := 0
 				m.st.trace = func(layer int, x []float32) {
