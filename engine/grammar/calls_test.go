@@ -60,19 +60,7 @@ func TestStrictCallsAreValid_P260(t *testing.T) {
 
 func strictCallsAreValid(t *testing.T, c testmodel.Config) {
 	path := testmodel.Write(t, c)
-	open := func(threads int) *engine.Model {
-		m, err := engine.Load(path, engine.Options{Threads: threads, CacheBytes: 16 << 20})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := m.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-		return m
-	}
-	m := open(1)
+	m := open(t, path, 1)
 	n := 32
 	if testing.Short() {
 		n = 12
@@ -120,7 +108,7 @@ func strictCallsAreValid(t *testing.T, c testmodel.Config) {
 		t.Errorf("%d answers have %d calls, %d of a tool that is strict", n, calls, strict)
 	}
 	for _, threads := range []int{1, 2} {
-		m := open(min(threads, runtime.NumCPU()))
+		m := open(t, path, min(threads, runtime.NumCPU()))
 		var beside sync.WaitGroup
 		for at := range 4 {
 			beside.Go(func() {

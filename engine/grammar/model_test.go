@@ -14,23 +14,26 @@ import (
 	"windhover/internal/testmodel"
 )
 
+// open loads a model for as long as the test runs.
+func open(t *testing.T, path string, threads int) *engine.Model {
+	t.Helper()
+	m, err := engine.Load(path, engine.Options{Threads: threads, CacheBytes: 16 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return m
+}
+
 // A model with random weights, at temperature 1, keeps to random schemas by another
 // reading of JSON schema, and says the same on other threads and beside other requests.
 func TestModelAnswersAreValid_P231(t *testing.T) {
 	path := testmodel.Write(t, testmodel.Config{Random: true, Q8: 2, MaxSeq: 1024})
-	open := func(threads int) *engine.Model {
-		m, err := engine.Load(path, engine.Options{Threads: threads, CacheBytes: 16 << 20})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := m.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-		return m
-	}
-	m := open(1)
+	m := open(t, path, 1)
 	n := 120
 	if testing.Short() {
 		n = 40
@@ -80,7 +83,7 @@ func TestModelAnswersAreValid_P231(t *testing.T) {
 		t.Errorf("of %d answers %d came to an end", n, whole)
 	}
 	for _, threads := range []int{1, 2} {
-		m := open(min(threads, runtime.NumCPU()))
+		m := open(t, path, min(threads, runtime.NumCPU()))
 		var beside sync.WaitGroup
 		for at := range 4 {
 			beside.Go(func() {
