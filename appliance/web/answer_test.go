@@ -251,12 +251,12 @@ func TestModels(t *testing.T) {
 	if list.Object != "list" || len(list.Data) != 2 || list.Data[1].ID != "tiny" || !list.Data[1].Default || list.Data[1].Context != 8192 || !list.Data[1].Pictures {
 		t.Errorf("got %+v", list)
 	}
-	for path, want := range map[string]string{"/v1/models/small": "small", "/v1/models/default": "tiny"} {
+	for path, want := range map[string]string{"/v1/models/small": "small", "/v1/models/default": "tiny", "/v1/models/tiny@1": "tiny"} {
 		if m := decode(t, do(h, "GET", path, "").Body.Bytes()); m["id"] != want || m["object"] != "model" {
 			t.Errorf("%s: %v", path, m)
 		}
 	}
-	for _, name := range []string{"old", "none"} {
+	for _, name := range []string{"old", "none", "tiny@2"} {
 		w := do(h, "GET", "/v1/models/"+name, "")
 		if e := errorOf(t, w); w.Code != 404 || e.Code != "model_not_found" {
 			t.Errorf("%s: %d %+v", name, w.Code, e)

@@ -45,7 +45,7 @@ func (h *handler) models(w http.ResponseWriter, _ *http.Request) {
 func (h *handler) model(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("model")
 	for _, m := range h.box.Models() {
-		if m.State == ready && (m.Name == name || name == "default" && m.Default) {
+		if m.State == ready && (m.Name == name || m.Name+"@"+m.Version == name || name == "default" && m.Default) {
 			writeJSON(w, http.StatusOK, h.modelDoc(m))
 			return
 		}
