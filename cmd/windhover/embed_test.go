@@ -20,7 +20,7 @@ func TestEmbedInBatches(t *testing.T) {
 	embed := func(in string, arguments ...string) []string {
 		t.Helper()
 		var out, stderr bytes.Buffer
-		if code := run(t.Context(), append([]string{"embed", model, "--threads", "2"}, arguments...), strings.NewReader(in), &out, &stderr); code != exitOK {
+		if code := run(t.Context(), append([]string{"embed", model}, arguments...), strings.NewReader(in), &out, &stderr); code != exitOK {
 			t.Fatalf("exit code %d: %s", code, stderr.String())
 		}
 		return strings.Split(strings.TrimSpace(out.String()), "\n")
