@@ -4,6 +4,8 @@ package grammar
 
 import (
 	"fmt"
+	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -159,17 +161,28 @@ func (c *compiler) rest() error {
 	return nil
 }
 
-// find follows a reference within the schema.
+// badTilde is none of the two escapes of a JSON pointer.
+var badTilde = regexp.MustCompile(`~([^01]|$)`)
+
+// find follows a reference within the schema: a JSON pointer as the fragment of a URI,
+// whose percent escapes are undone before those of the pointer (RFC 6901, section 6).
 func (c *compiler) find(ref, from string) (*value, string, error) {
 	if len(ref) > maxRefBytes {
 		return nil, "", problem(from, "$ref %.80q has %d bytes, at most %d", ref, len(ref), maxRefBytes)
 	}
-	at, local := strings.CutPrefix(ref, "#")
-	if !local || at != "" && at[0] != '/' {
+	fragment, local := strings.CutPrefix(ref, "#")
+	at, err := url.PathUnescape(fragment)
+	switch {
+	case local && err != nil:
+		return nil, "", problem(from, "$ref %.80q: a %% in it stands before two digits of base 16; %% itself is %%25", ref)
+	case !local || at != "" && at[0] != '/':
 		return nil, "", problem(from, "$ref %.80q: only references within the schema, like #/$defs/name", ref)
 	}
 	v := c.root
 	for _, part := range strings.Split(at, "/")[1:] {
+		if badTilde.MatchString(part) {
+			return nil, "", problem(from, "$ref %.80q: a ~ in it stands before 0, for ~ itself, or 1, for /", ref)
+		}
 		key := strings.ReplaceAll(strings.ReplaceAll(part, "~1", "/"), "~0", "~")
 		switch i, err := strconv.Atoi(key); {
 		case v.kind == "object" && hasKey(&v, key):
