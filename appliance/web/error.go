@@ -49,6 +49,13 @@ func unknownRoute(r *http.Request) *problem {
 	return &problem{control.Errorf(noRoute, "%.20s %.100s is not served here", r.Method, r.URL.Path), ""}
 }
 
+// noMethod likewise, under the name that OpenAI gives it.
+var noMethod = control.Code{Name: "method_not_supported", Status: http.StatusMethodNotAllowed}
+
+func wrongMethod(r *http.Request, allowed string) *problem {
+	return &problem{control.Errorf(noMethod, "%.100q is not asked with %.20q: use %s", r.URL.Path, r.Method, allowed), ""}
+}
+
 // problemOf finds the code in an error.
 func problemOf(err error) *problem {
 	var p *problem

@@ -301,9 +301,6 @@ func TestDrop(t *testing.T) {
 	if name != "" {
 		t.Errorf("%q was taken", name)
 	}
-	if w := do(h, "GET", "/v1/drop/m.vqf", ""); w.Code != 404 && w.Code != 405 {
-		t.Errorf("GET: %d", w.Code)
-	}
 	// No more than so many at a time.
 	hold, under := make(chan struct{}), make(chan struct{}, maxUploads)
 	b.drop = func(_ context.Context, _ string, _ int64, r io.Reader) (int64, error) {

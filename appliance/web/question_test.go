@@ -179,6 +179,31 @@ func TestQuestionRefused_P175(t *testing.T) {
 	}
 }
 
+// A known path says by which methods it is asked, in the shape of every error.
+func TestMethods(t *testing.T) {
+	h := New(&fakeBox{}, Options{})
+	for _, tt := range []struct{ method, path, allow string }{
+		{"POST", "/v1/models", "GET, HEAD"},
+		{"DELETE", "/v1/models/tiny", "GET, HEAD"},
+		{"GET", chatPath, "POST"},
+		{"OPTIONS", plainPath, "POST"},
+		{"PUT", "/v1/embeddings", "POST"},
+		{"GET", "/v1/drop/m.vqf", "PUT"},
+	} {
+		w := do(h, tt.method, tt.path, "")
+		e := errorOf(t, w)
+		if w.Code != 405 || w.Header().Get("Allow") != tt.allow || e.Code != "method_not_supported" || !strings.Contains(e.Message, tt.allow) {
+			t.Errorf("%s %s: got %d, Allow %q, %+v", tt.method, tt.path, w.Code, w.Header().Get("Allow"), e)
+		}
+	}
+	for _, path := range []string{"/v1/", "/v1/nothing", "/v1/models/a/b", "/v1/drop/"} {
+		w := do(h, "PATCH", path, "")
+		if e := errorOf(t, w); w.Code != 404 || e.Code != "unknown_url" || w.Header().Get("Allow") != "" {
+			t.Errorf("%s: got %d, Allow %q, %+v", path, w.Code, w.Header().Get("Allow"), e)
+		}
+	}
+}
+
 func FuzzQuestion(f *testing.F) {
 	f.Add(true, []byte(`{"model":"tiny","messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,AAEC"}}]}],"stop":["a"],"tool_choice":"none"}`))
 	f.Add(false, []byte(`{"prompt":["a"],"seed":-1,"n":1}`))

@@ -4,6 +4,7 @@ package web
 
 import (
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -65,10 +66,31 @@ func New(box Box, opt Options) http.Handler {
 	h.mux.HandleFunc("GET /panel", h.panel)
 	h.mux.HandleFunc("GET /{$}", h.page)
 	h.mux.Handle("GET /assets/", assets())
-	h.mux.HandleFunc("/v1/", func(w http.ResponseWriter, r *http.Request) {
-		writeError(w, unknownRoute(r))
-	})
+	h.mux.HandleFunc(anyRoute, h.otherwise)
 	return h
+}
+
+// anyRoute takes what no other route does, a known path with another method too: what
+// http.ServeMux would answer itself is no error that OpenAI's clients read.
+const anyRoute = "/v1/"
+
+// otherwise says that nothing is served here, or by which methods something is.
+func (h *handler) otherwise(w http.ResponseWriter, r *http.Request) {
+	var allowed []string
+	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut} {
+		probe := *r
+		probe.Method = method
+		if _, pattern := h.mux.Handler(&probe); pattern != anyRoute {
+			allowed = append(allowed, method)
+		}
+	}
+	if len(allowed) == 0 {
+		writeError(w, unknownRoute(r))
+		return
+	}
+	list := strings.Join(allowed, ", ")
+	w.Header().Set("Allow", list)
+	writeError(w, wrongMethod(r, list))
 }
 
 // ServeHTTP implements http.Handler.
