@@ -99,8 +99,12 @@ func (r *Request) CheckForm() *Error {
 	case len(r.Tools) > 0 && r.ToolChoice != ToolsNone && (r.Schema != nil || r.JSONObject):
 		return Errorf(BadRequest, "json_schema and json_object do not go with tools: leave out one of them, or say tool_choice \"none\"")
 	}
-	if r.Schema != nil && r.Schema[0] != '{' && string(r.Schema) != "true" {
-		return Errorf(BadRequest, "json_schema is no schema: an object")
+	switch said := string(r.Schema); {
+	case r.Schema == nil, said[0] == '{', said == "true":
+	case said == "false":
+		return Errorf(BadRequest, "json_schema false: no value satisfies it")
+	default:
+		return Errorf(BadRequest, "json_schema is no schema: want an object, or true for any value")
 	}
 	names := make(map[string]bool, len(r.Tools))
 	for i, raw := range r.Tools {

@@ -40,7 +40,8 @@ func TestToolChoice(t *testing.T) {
 func TestFormFieldsAreChecked(t *testing.T) {
 	for _, tt := range []struct{ op, fields, problem string }{
 		{OpChat, `"json_schema":[]`, "json_schema"},
-		{OpChat, `"json_schema":"x"`, "json_schema"},
+		{OpChat, `"json_schema":"x"`, "json_schema is no schema"},
+		{OpChat, `"json_schema":false`, "no value satisfies it"},
 		{OpChat, `"json_schema":{},"json_object":true`, "one of them"},
 		{OpChat, `"json_object":1`, "json_object"},
 		{OpChat, `"json_schema":{},"tools":[{"name":"f"}]`, "do not go with tools"},

@@ -102,7 +102,7 @@ func parameters(raw []byte) (value, error) {
 	}
 	typ, named := v.fields["type"]
 	switch {
-	case v.kind == "object" && len(v.keys) == 0:
+	case v.kind == "object" && len(v.keys) == 0, v.kind == "boolean" && v.truth:
 		return parse([]byte(`{"type":"object"}`))
 	case named && typ.text != "object":
 		return v, problem("/type", "the arguments of a tool are an object")
@@ -223,7 +223,7 @@ func (c *compiler) value(v *value, at string, next int32) (int32, error) {
 	case v.kind == "boolean" && v.truth:
 		return c.call(c.any, next), nil
 	case v.kind == "boolean":
-		return 0, problem(at, "false allows no value")
+		return 0, problem(at, "false: no value satisfies it")
 	case v.kind != "object":
 		return 0, problem(at, "%s where a schema belongs", article(v.kind))
 	}

@@ -108,7 +108,12 @@ func TestCompileRefuses_P103(t *testing.T) {
 		{"no JSON", `{"type":`, "/type", "not JSON"},
 		{"more behind", `{} {}`, "", "something follows"},
 		{"no schema", `[]`, "", "an array where a schema belongs"},
-		{"false", `{"properties":{"a":false},"required":["a"]}`, "/properties/a", "false allows no value"},
+		{"false", `false`, "", "no value satisfies it"},
+		{"false that is required", `{"properties":{"a":false},"required":["a"]}`, "/properties/a", "no value satisfies it"},
+		{"false that is optional", `{"properties":{"a":{"type":"null"},"b":false},"additionalProperties":true}`, "/properties/b", "no value satisfies it"},
+		{"false among others", `{"anyOf":[{"type":"null"},false]}`, "/anyOf/1", "no value satisfies it"},
+		{"false for items", `{"items":false}`, "/items", "no value satisfies it"},
+		{"ref to false", `{"$ref":"#/$defs/no","$defs":{"no":false}}`, "/$defs/no", "no value satisfies it"},
 		{"keyword", `{"properties":{"a/b":{"type":"integer","minimum":3}}}`, "/properties/a~1b", `keyword "minimum"`},
 		{"format", `{"type":"string","format":"date"}`, "", `keyword "format"`},
 		{"allOf", `{"items":{"allOf":[]}}`, "/items", `keyword "allOf"`},
@@ -195,6 +200,7 @@ func TestDepth(t *testing.T) {
 func TestCall(t *testing.T) {
 	g, err := grammar.Call([]grammar.Tool{
 		{Name: "now", Parameters: []byte(`{}`)},
+		{Name: "any", Parameters: []byte(`true`)},
 		{Name: "set", Parameters: []byte(`{"type":"object","properties":{"t":{"$ref":"#/$defs/t"}},"required":["t"],"$defs":{"t":{"type":"integer"}}}`)},
 		{Name: "name", Parameters: []byte(`{"type":"object","properties":{"t":{"$ref":"#/$defs/t"}},"required":["t"],"$defs":{"t":{"type":"null"}}}`)},
 	})
@@ -206,6 +212,8 @@ func TestCall(t *testing.T) {
 		`{"name": "now", "arguments": {}}`:          true,
 		`{"name": "now", "arguments": {"a": 1}}`:    true,
 		`{"name": "now", "arguments": 1}`:           false,
+		`{"name": "any", "arguments": {"a": 1}}`:    true,
+		`{"name": "any", "arguments": 1}`:           false,
 		`{"name": "set", "arguments": {"t": 20}}`:   true,
 		`{"name": "name", "arguments": {"t":null}}`: true,
 		`{"name": "set", "arguments": {"t": null}}`: false,
@@ -222,6 +230,9 @@ func TestCall(t *testing.T) {
 	}
 	if _, err := grammar.Call([]grammar.Tool{{Name: "a", Parameters: []byte(`{"type":"string"}`)}}); !errors.As(err, &e) || e.At != "/tools/0/type" {
 		t.Errorf("arguments that are a string: got %v", err)
+	}
+	if _, err := grammar.Call([]grammar.Tool{{Name: "a", Parameters: []byte(`false`)}}); !errors.As(err, &e) || e.At != "/tools/0" {
+		t.Errorf("arguments that cannot be: got %v", err)
 	}
 	if _, err := grammar.Call(nil); err == nil {
 		t.Error("no tools: no error")
