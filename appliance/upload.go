@@ -13,12 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"windhover/control"
+	"windhover/vqf"
 )
 
 // receive puts what r holds into dir under name: under a hidden name first, which the
 // scan passes over, then synced and renamed. Whatever goes wrong leaves nothing; what
 // a power cut leaves is removed at the next start. size is what was announced, -1:
-// nothing. As much stays free of the file system as a copy into the store leaves.
+// nothing. A model that ends before its header says is refused. As much stays free of the file system as a copy into the store leaves.
 func receive(ctx context.Context, dir, name string, size int64, r io.Reader) (n int64, err error) {
 	if err := room(dir, max(size, 0)); err != nil {
 		return 0, err
@@ -57,6 +58,9 @@ func receive(ctx context.Context, dir, name string, size int64, r io.Reader) (n 
 	if size >= 0 && n != size {
 		return n, control.Errorf(control.BadRequest, "%d bytes came of %d that were announced", n, size)
 	}
+	if err := checkWhole(f, n); err != nil {
+		return n, err
+	}
 	if err := f.Chmod(0o640); err != nil {
 		return n, err
 	}
@@ -70,6 +74,26 @@ func receive(ctx context.Context, dir, name string, size int64, r io.Reader) (n 
 		return n, err
 	}
 	return n, syncDir(dir)
+}
+
+// checkWhole refuses a model that ends before its header says: of a copy into the drop
+// directory more may come, of what was received nothing will. What is no model at all the
+// scan judges, as it does any other file.
+func checkWhole(f io.ReaderAt, n int64) error {
+	head := make([]byte, min(n, headLen))
+	if _, err := f.ReadAt(head, 0); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	if len(head) < headLen {
+		if foreignHead(head) != nil {
+			return nil
+		}
+		return control.Errorf(control.BadRequest, "the file has %d bytes, the header of a model alone %d: send it whole", n, headLen)
+	}
+	if want, known := vqf.DeclaredSize(head); known && n < want {
+		return control.Errorf(control.BadRequest, "the file has %d bytes, its header declares %d: send it whole", n, want)
+	}
+	return nil
 }
 
 // room checks whether size bytes more fit.

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -65,6 +66,34 @@ func TestReceive(t *testing.T) {
 	}
 	if got, err := os.ReadFile(filepath.Join(dir, "m.vqf")); string(got) != "others" || err != nil || names() != "m.vqf" {
 		t.Errorf("got %q, %v; the directory has %s", got, err, names())
+	}
+}
+
+// What was received ends where it ends: a model that is shorter than its header says is
+// refused with both lengths, announced or not, and the one that is there stays.
+func TestReceiveRefusesATornModel(t *testing.T) {
+	dir, weights := t.TempDir(), tinyModel(t, nil)
+	if n, err := receive(context.Background(), dir, "m.vqf", -1, bytes.NewReader(weights)); n != int64(len(weights)) || err != nil {
+		t.Fatalf("whole: got %d, %v", n, err)
+	}
+	for _, have := range []int{0, 3, 4, headLen - 1, headLen, len(weights) / 2, len(weights) - 1} {
+		want := fmt.Sprintf("%d bytes, its header declares %d", have, len(weights))
+		if have < headLen {
+			want = fmt.Sprintf("%d bytes, the header of a model alone %d", have, headLen)
+		}
+		for _, size := range []int64{int64(have), -1} {
+			_, err := receive(context.Background(), dir, "m.vqf", size, bytes.NewReader(weights[:have]))
+			if !errors.Is(err, control.BadRequest) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%d of %d bytes, %d announced: got %v", have, len(weights), size, err)
+			}
+		}
+	}
+	list, err := os.ReadDir(dir)
+	if err != nil || len(list) != 1 || list[0].Name() != "m.vqf" {
+		t.Errorf("the directory has %v (%v)", list, err)
+	}
+	if got, err := os.ReadFile(filepath.Join(dir, "m.vqf")); !bytes.Equal(got, weights) || err != nil {
+		t.Errorf("the model that was there has %d bytes now (%v)", len(got), err)
 	}
 }
 
