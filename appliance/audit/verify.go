@@ -137,6 +137,9 @@ func (v *verifier) file(ctx context.Context, f File) error {
 			v.Broken = &Breakage{f.Name, s.lines + 1, "the line " + later.Error()}
 			return nil
 		case errors.As(err, &bad):
+			if s.lines == 0 && firstSeq(f, f.Size) == 0 {
+				bad.reason = "it is no audit file, or its beginning is gone: " + bad.reason
+			}
 			sum, n, err := rest(f, s.at, f.Size)
 			if v.open != nil { // two ends in a row: nobody has said so of the first
 				v.Broken = &v.open.Breakage

@@ -93,14 +93,18 @@ func printAudit(cmd *cobra.Command, r *audit.Report) error {
 		}
 		return nil
 	}
-	rows := [][]string{
-		{"files", fmt.Sprint(len(r.Files))},
-		{"records", fmt.Sprintf("%d, from number %d on", r.Records, r.First)},
-		{"from", r.From.Format(time.RFC3339)},
-		{"to", r.To.Format(time.RFC3339)},
-		{"starts", fmt.Sprintf("%d, %d of them without a stop before", r.Starts, r.Unclean)},
-		{"gaps", fmt.Sprintf("%d, of %s", r.Gaps, several(int(r.Lost), "record"))},
-		{"repairs", fmt.Sprint(r.Repairs)},
+	rows := [][]string{{"files", fmt.Sprint(len(r.Files))}}
+	if r.Records > 0 {
+		rows = append(rows, [][]string{
+			{"records", fmt.Sprintf("%d, from number %d on", r.Records, r.First)},
+			{"from", r.From.Format(time.RFC3339)},
+			{"to", r.To.Format(time.RFC3339)},
+			{"starts", fmt.Sprintf("%d, %d of them without a stop before", r.Starts, r.Unclean)},
+			{"gaps", fmt.Sprintf("%d, of %s", r.Gaps, several(int(r.Lost), "record"))},
+			{"repairs", fmt.Sprint(r.Repairs)},
+		}...)
+	} else {
+		rows = append(rows, []string{"records", "none"})
 	}
 	if r.Back > 0 {
 		rows = append(rows, []string{"clock", "went back " + several(int(r.Back), "time")})
