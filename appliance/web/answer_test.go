@@ -3,10 +3,13 @@
 package web
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -306,4 +309,55 @@ func TestStreamShowsLife(t *testing.T) {
 			t.Errorf("status %d: %s", w.Code, w.Body)
 		}
 	})
+}
+
+// A client that says no more after its question looks like one that is gone: its request
+// is cancelled, and the answer says so, by its status or as an event.
+func TestClientHalfGone(t *testing.T) {
+	for _, streaming := range []bool{false, true} {
+		b := &fakeBox{ask: func(ctx context.Context, _ *control.Request, reply func(*control.Reply) error) error {
+			for _, r := range []*control.Reply{{Accepted: &control.Accepted{}}, {Delta: &control.Delta{Text: "a"}}} {
+				if err := reply(r); err != nil {
+					return err
+				}
+			}
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}}
+		srv := httptest.NewServer(New(b, Options{}))
+		conn, err := net.Dial("tcp", srv.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		body := fmt.Sprintf(`{"messages":[],"stream":%t}`, streaming)
+		if _, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", chatPath, len(body), body); err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		status := control.Canceled.Status
+		if streaming {
+			events := stream(t, string(text))
+			if status, text = http.StatusOK, nil; len(events) > 2 && events[len(events)-1] == "[DONE]" {
+				text = []byte(events[len(events)-2])
+			}
+		}
+		var s shape
+		if err := json.Unmarshal(text, &s); err != nil || resp.StatusCode != status || s.Error.Code != "canceled" || s.Error.Type != "invalid_request_error" {
+			t.Errorf("streamed %t: status %d, %s (%v)", streaming, resp.StatusCode, text, err)
+		}
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+		srv.Close()
+	}
 }

@@ -3,6 +3,7 @@
 package web
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -65,6 +66,9 @@ func problemOf(err error) *problem {
 	var e *control.Error
 	if errors.As(err, &e) {
 		return &problem{e, ""}
+	}
+	if errors.Is(err, context.Canceled) { // net/http: the client is gone, or will send nothing more, which looks the same
+		return &problem{control.Errorf(control.Canceled, "the connection was closed before the answer: keep it open in both directions until then"), ""}
 	}
 	return &problem{control.Errorf(control.Internal, "%v", err), ""}
 }

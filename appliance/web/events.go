@@ -40,7 +40,7 @@ func (s *events) run(r *http.Request, req *control.Request) {
 	silent := s.live()
 	err := s.h.box.Ask(r.Context(), req, s.reply)
 	silent()
-	if err == nil || s.started && r.Context().Err() != nil {
+	if err == nil {
 		return
 	}
 	if !s.started {
