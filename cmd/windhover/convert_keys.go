@@ -22,6 +22,7 @@ func (k *convertKeys) addFlags(cmd *cobra.Command) {
 	addKeyFileFlag(cmd, &k.file)
 	f.StringVar(&k.signer, "sign", "", "file with the SM2 private key that signs the result")
 	f.StringVar(&k.signs, "sign-id", "", "signer id, for readers that want "+seal.IDShs)
+	completes(cmd, "sign-id", seal.IDKestrel, seal.IDShs)
 }
 
 // read puts the keys into the options.

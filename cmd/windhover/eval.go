@@ -63,6 +63,7 @@ quantised, plain float32. It is slow, and for comparing.`,
 	f.BoolVar(&flags.nll, "nll", false, "print the mean negative log-likelihood of a token, in nats")
 	f.IntVar(&flags.window, "window", 512, "tokens computed from an empty cache at a time, for --nll; the first of each is not scored")
 	f.StringVar(&load.opt.Activations, "activations", "int8", "int8, or f32 for the reference path")
+	completes(cmd, "activations", "int8", "f32")
 	load.add(cmd)
 	f.IntVar(&load.opt.Chunk, "chunk", 0, "tokens computed at once; changes no bit of the result (default: 256)")
 	flags.pictures.add(cmd, "for a run of its tokens in the ids")

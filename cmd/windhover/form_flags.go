@@ -28,6 +28,7 @@ func (f *formFlags) add(cmd *cobra.Command) {
 	s.BoolVar(&f.object, "json-object", false, "the answer is a JSON object")
 	s.StringVar(&f.tools, "tools", "", "functions that the model may call: a file with a JSON array of them, or the array itself; calls are printed, an object a line")
 	s.StringVar(&f.choice, "tool-choice", "", "auto, none, required, or the name of the one to call (default: auto)")
+	completes(cmd, "tool-choice", "auto", control.ToolsNone, control.ToolsRequired) // and names of tools
 	s.BoolVar(&f.logprobs, "logprobs", false, "probabilities of the answer's tokens, with --json")
 	s.IntVar(&f.top, "top-logprobs", 0, "and of so many others in the place of each, up to 20")
 }

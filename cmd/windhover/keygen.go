@@ -68,6 +68,7 @@ Files that are there are never overwritten. A box trusts the public keys in
 		},
 	}
 	cmd.Flags().StringVar(&kind, "type", "", "sm2, minisign or ed25519")
+	completes(cmd, "type", "sm2", "minisign", "ed25519")
 	cmd.Flags().StringVarP(&name, "out", "o", "windhover", "what the names of both files begin with")
 	return cmd
 }

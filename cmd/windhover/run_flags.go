@@ -51,6 +51,9 @@ func (l *loading) add(cmd *cobra.Command) {
 	f.StringVar(&l.opt.Family, "family", "", "copy of a dual file that computes: q4 or q8 (default: q4)")
 	f.StringVar(&l.opt.KV, "kv", "", "KV cache: f16, or int8 in about half of the memory (default: f16)")
 	f.StringVar(&l.opt.Residency, "residency", "", "auto, full (all weights in memory), experts (of a mixture, as many experts as fit) or layered (a layer at a time; slow, and no model is too large) (default: auto, the first that fits)")
+	completes(cmd, "family", familyValues...)
+	completes(cmd, "kv", kvValues...)
+	completes(cmd, "residency", residencyValues...)
 	addKeyFileFlag(cmd, &l.keyFile)
 }
 

@@ -67,6 +67,8 @@ wrong; see windhover.toml(5).`,
 	addConfigFlag(cmd)
 	cmd.Flags().StringVar(&format, "log-format", "", "text or json (default: log.format)")
 	cmd.Flags().StringVar(&level, "log-level", "", "debug, info, warn or error (default: log.level)")
+	completes(cmd, "log-format", "text", "json")
+	completes(cmd, "log-level", "debug", "info", "warn", "error")
 	return cmd
 }
 

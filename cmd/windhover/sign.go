@@ -81,6 +81,7 @@ and signing inside the one beside.`,
 	f.StringVar(&signer, "key", "", "file with the private key (default: an SM2 key in VLLM_VQF_SIGN_PRIV)")
 	f.StringVarP(&out, "out", "o", "", "file to write (default: FILE itself with an SM2 key, FILE.minisig with a minisign key, NAME.dsse for NAME.json)")
 	f.StringVar(&id, "id", seal.IDKestrel, "signer id, for readers that want "+seal.IDShs)
+	completes(cmd, "id", seal.IDKestrel, seal.IDShs)
 	f.StringVar(&comment, "comment", "", "line that a minisign signature covers (default: time and name of the file)")
 	addKeyFileFlag(cmd, &keyFile)
 	addProgressFlag(cmd)
