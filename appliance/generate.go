@@ -42,7 +42,7 @@ func (b *backend) Generate(ctx context.Context, r *control.Request, emit func(co
 	defer end() // its pictures are let go
 	tokens, pictures, err := promptTokens(ctx, s, r, b.cfg.Paths.imports())
 	if err != nil {
-		return nil, coded(err, control.BadRequest)
+		return nil, coded(unshortened(r, err), control.BadRequest)
 	}
 	if b.cfg.Log.Prompts {
 		b.log.Info("prompt", "client", r.Client, "id", r.ID, "text", s.Tokenizer().Decode(tokens, false))
@@ -52,7 +52,7 @@ func (b *backend) Generate(ctx context.Context, r *control.Request, emit func(co
 	say := teller{tok: s.Tokenizer(), id: r.ID}
 	res, err := s.Generate(ctx, req, func(e engine.Event) error { return emit(say.event(e)) })
 	if err != nil {
-		return nil, b.broken(ctx, r, s, err)
+		return nil, b.broken(ctx, r, s, unshortened(r, err))
 	}
 	b.metrics.generated(res)
 	if b.cfg.Log.Prompts {

@@ -54,6 +54,19 @@ func TestChatTooLong(t *testing.T) {
 	if err := run(); !errors.Is(err, engine.ErrContextOverflow) {
 		t.Errorf("one long message: got %v", err)
 	}
+	// The advice is one that can be followed: truncate only where it was not asked for.
+	b := &backend{reg: r.reg, log: r.log, metrics: newMetrics(r.reg)}
+	for policy, want := range map[string]string{
+		"":       `lower max_tokens or ask for truncate "oldest" or "middle"`,
+		"oldest": "truncate has nothing more to drop: shorten what it keeps",
+		"middle": "truncate has nothing more to drop: shorten what it keeps",
+	} {
+		req.Truncate = policy
+		_, err := b.Generate(context.Background(), req, func(control.Event) error { return nil })
+		if !errors.Is(err, control.ContextOverflow) || !strings.Contains(err.Error(), want) {
+			t.Errorf("truncate %q: got %v, want %q", policy, err, want)
+		}
+	}
 }
 
 // A request's form, tools and logprobs go the whole way, and come back in the words of

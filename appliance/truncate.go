@@ -39,6 +39,18 @@ func expendable(policy string, messages []control.Message) []int {
 	return list
 }
 
+// unshortened has a refusal of what is too long say that truncation, which was asked for,
+// did what it could: what a chat becomes is shortened here, and the engine knows nothing of it.
+func unshortened(r *control.Request, err error) error {
+	var over *engine.ContextError
+	if r.Truncate == "" || !errors.As(err, &over) {
+		return err
+	}
+	told := *over
+	told.Truncated = true
+	return &told
+}
+
 // readPictures reads the pictures of messages. Those that go last come first, so that
 // of pictures for which there is no room, and which go with their messages, at most
 // one is read.

@@ -44,12 +44,17 @@ type ContextError struct {
 	Prompt    int // tokens of the prompt
 	MaxTokens int // tokens asked for
 	Context   int // tokens the model holds
+
+	Truncated bool // so much it is with what truncation leaves, which was asked for
 }
 
 func (e *ContextError) Error() string {
-	return fmt.Sprintf("engine: context overflow: prompt of %d tokens and %d to generate are %d, the context holds %d; "+
-		"shorten the prompt, lower max_tokens or ask for truncate \"oldest\" or \"middle\"",
-		e.Prompt, e.MaxTokens, e.Prompt+e.MaxTokens, e.Context)
+	help := "shorten the prompt, lower max_tokens or ask for truncate \"oldest\" or \"middle\""
+	if e.Truncated {
+		help = "truncate has nothing more to drop: shorten what it keeps (of a chat the system message, the last message and the tools) or lower max_tokens"
+	}
+	return fmt.Sprintf("engine: context overflow: prompt of %d tokens and %d to generate are %d, the context holds %d; %s",
+		e.Prompt, e.MaxTokens, e.Prompt+e.MaxTokens, e.Context, help)
 }
 
 // Is makes errors.Is(err, ErrContextOverflow) hold.

@@ -181,7 +181,7 @@ func (g *generation) fit() error {
 		g.prompt = slices.Concat(g.prompt[:head], g.prompt[len(g.prompt)-keep+head:])
 	}
 	if want > size-len(g.prompt) {
-		return &ContextError{Prompt: len(g.req.Tokens), MaxTokens: g.max, Context: size}
+		return &ContextError{Prompt: len(g.req.Tokens), MaxTokens: g.max, Context: size, Truncated: g.req.Truncate != ""}
 	}
 	if g.max == 0 {
 		g.max = size - len(g.prompt)

@@ -127,7 +127,7 @@ func TestGenerateRefuses(t *testing.T) {
 		{"full", Request{Tokens: noise(256)}, ErrContextOverflow, "prompt of 256"},
 		{"over full", Request{Tokens: noise(300)}, ErrContextOverflow, "prompt of 300"},
 		{"huge", Request{Tokens: noise(2), MaxTokens: 1 << 62}, ErrContextOverflow, "holds 256"},
-		{"truncate cannot help", Request{Tokens: noise(2), MaxTokens: 256, Truncate: "oldest"}, ErrContextOverflow, "256 to generate"},
+		{"truncate cannot help", Request{Tokens: noise(2), MaxTokens: 256, Truncate: "oldest"}, ErrContextOverflow, "256 to generate are 258, the context holds 256; truncate has nothing more to drop: "},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
