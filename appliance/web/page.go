@@ -54,6 +54,17 @@ type job struct {
 	Pct  int // -1: not known
 }
 
+// Where is which box this is, as far as it is known.
+func (s screen) Where() string {
+	if s.Board == "" || s.Board == noBoard {
+		return s.Device + " · version " + s.Version
+	}
+	return s.Device + " · " + s.Board + " · version " + s.Version
+}
+
+// noBoard is the name of a board that gives none.
+const noBoard = "unknown"
+
 func (h *handler) screen() screen {
 	s := screen{View: h.box.View(), At: h.opt.Now(), MaxImage: maxBody / 4 * 3 * 9 / 10}
 	for _, m := range s.Models {

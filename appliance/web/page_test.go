@@ -65,6 +65,18 @@ func TestPageShows(t *testing.T) {
 	}
 }
 
+// The header has what is known of the box, in the page and for the script alike.
+func TestPageWhere(t *testing.T) {
+	for board, want := range map[string]string{"Radxa ROCK 5B": "edge1 · Radxa ROCK 5B · version 1.2", "unknown": "edge1 · version 1.2", "": "edge1 · version 1.2"} {
+		v := fullView()
+		v.Board = board
+		body := do(New(&fakeBox{view: v}, Options{}), "GET", "/", "").Body.String()
+		if !strings.Contains(body, `<p id="where">`+want+`</p>`) || !strings.Contains(body, ` data-where="`+want+`"`) {
+			t.Errorf("board %q: the header is not %q", board, want)
+		}
+	}
+}
+
 // Of one thing the page speaks as of one.
 func TestPageCounts(t *testing.T) {
 	v := fullView()

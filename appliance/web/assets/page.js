@@ -54,7 +54,7 @@ async function look() {
 function follow() {
 	const box = document.querySelector("[data-device]").dataset;
 	document.title = box.device + " · Windhover";
-	$("where").textContent = `${box.device} · ${box.board} · version ${box.version}`;
+	$("where").textContent = box.where;
 	local();
 	const select = $("model"), chosen = select.value;
 	const models = [...document.querySelectorAll("[data-model][data-state=ready]")];
