@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -103,7 +104,8 @@ func (f *embedFlags) texts(cmd *cobra.Command, given []string) (*textList, error
 func (f *embedFlags) embed(cmd *cobra.Command, m *engine.Model, list *textList) error {
 	if m.Dimensions() == 0 {
 		_, err := m.Embed(cmd.Context(), engine.EmbedRequest{}, nil) // says why not
-		return err
+		why := strings.TrimPrefix(err.Error(), engine.ErrUnsupported.Error()+": ")
+		return control.Errorf(control.Unsupported, "%s", why) // as the appliance does: nothing is wrong with the file
 	}
 	if n := m.Dimensions(); f.dimensions > n {
 		return usagef(cmd, "--dimensions %d: a vector of this model has %d", f.dimensions, n)

@@ -46,6 +46,7 @@ func TestClassify(t *testing.T) {
 		{shownError{control.Errorf(control.Forbidden, "x")}, exitDenied, "forbidden"},
 		{control.Errorf(control.QueueFull, "x"), exitFailed, "queue_full"},
 		{fmt.Errorf("a: %w", convert.ErrUnsupported), exitFailed, "unsupported"},
+		{fmt.Errorf("a: %w", engine.ErrUnsupported), exitFailed, "incompatible"}, // of a file
 		{fmt.Errorf("a: %w", convert.ErrSource), exitFailed, "format_invalid"},
 		{fmt.Errorf("a: %w", vqf.ErrFormat), exitFailed, "format_invalid"},
 		{fmt.Errorf("a: %w", vqf.ErrChecksum), exitFailed, "digest_mismatch"},
