@@ -17,7 +17,7 @@ func (h *handler) chat(w http.ResponseWriter, r *http.Request) {
 
 func (h *handler) completion(w http.ResponseWriter, r *http.Request) {
 	var q plainQuestion
-	h.answer(w, r, control.OpGenerate, &q, &q.common, func() (*control.Request, error) { return q.request(h) }, plainStyle{})
+	h.answer(w, r, control.OpGenerate, &q, &q.common, func() (*control.Request, error) { return q.request(h) }, &plainStyle{})
 }
 
 // answer reads a question, has it answered and writes the answer, whole or as events.
@@ -250,8 +250,8 @@ func (chatStyle) usage(h head, d *control.Done) any {
 	return chatAnswer{head: h, Choices: []chatChoice{}, Usage: &u}
 }
 
-// plainStyle writes text_completion, whole or in pieces.
-type plainStyle struct{}
+// plainStyle writes text_completion, whole or in pieces. at is where the next piece begins.
+type plainStyle struct{ at place }
 
 type plainChoice struct {
 	Index    int            `json:"index"`
@@ -267,27 +267,27 @@ type plainAnswer struct {
 	Timing  *control.Timing `json:"timing,omitempty"` // ours
 }
 
-func (plainStyle) names() (prefix, whole, event string) {
+func (*plainStyle) names() (prefix, whole, event string) {
 	return "cmpl-", "text_completion", "text_completion"
 }
 
-func (plainStyle) whole(h head, s *said, d *control.Done) any {
+func (p *plainStyle) whole(h head, s *said, d *control.Done) any {
 	f, u := finish(d), usageOf(d)
-	return plainAnswer{h, []plainChoice{{Text: s.text.String(), Logprobs: plainLogprobsOf(s.logprobs), Finish: &f}}, &u, d.Timing}
+	return plainAnswer{h, []plainChoice{{Text: s.text.String(), Logprobs: plainLogprobsOf(s.logprobs, &p.at), Finish: &f}}, &u, d.Timing}
 }
 
-func (plainStyle) first(head) any { return nil }
+func (*plainStyle) first(head) any { return nil }
 
-func (plainStyle) piece(h head, d *control.Delta) any {
-	return plainAnswer{head: h, Choices: []plainChoice{{Text: d.Text, Logprobs: plainLogprobsOf(d.Logprobs)}}}
+func (p *plainStyle) piece(h head, d *control.Delta) any {
+	return plainAnswer{head: h, Choices: []plainChoice{{Text: d.Text, Logprobs: plainLogprobsOf(d.Logprobs, &p.at)}}}
 }
 
-func (plainStyle) last(h head, d *control.Done) any {
+func (*plainStyle) last(h head, d *control.Done) any {
 	f := finish(d)
 	return plainAnswer{head: h, Choices: []plainChoice{{Finish: &f}}, Timing: d.Timing}
 }
 
-func (plainStyle) usage(h head, d *control.Done) any {
+func (*plainStyle) usage(h head, d *control.Done) any {
 	u := usageOf(d)
 	return plainAnswer{head: h, Choices: []plainChoice{}, Usage: &u}
 }

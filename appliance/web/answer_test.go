@@ -152,6 +152,70 @@ func TestCallsAndLogprobs(t *testing.T) {
 	}
 }
 
+// The offset of a token is how many characters of the text are before it, also of one that
+// begins within a character or is none, in a whole answer and over the pieces of a stream.
+func TestTextOffsets(t *testing.T) {
+	token := func(raw string) control.TokenLogprob {
+		l := control.TokenLogprob{Token: strings.ToValidUTF8(raw, "\uFFFD"), Logprob: -1}
+		if l.Token != raw {
+			l.Bytes = []byte(raw)
+		}
+		return l
+	}
+	pieces := [][]control.TokenLogprob{
+		{token("größe"), token(" "), token("\xe4")}, // 世 in three tokens
+		{token("\xb8"), token("\x96"), token("界\xf0\x9f")},
+		{token("\x98\x80!"), token("\xe4\xb8"), token("x")}, // a half that nothing completes
+		{token("\xff\xfe"), token("y")},
+	}
+	const text, want = "größe 世界😀!\uFFFDx\uFFFD\uFFFDy", "[0 5 6 6 6 7 8 10 11 12 14]"
+	b := &fakeBox{ask: func(_ context.Context, _ *control.Request, reply func(*control.Reply) error) error {
+		list := []*control.Reply{{ID: "w-1", Accepted: &control.Accepted{Model: "tiny@1"}}, {Delta: &control.Delta{Text: text}}}
+		for _, p := range pieces {
+			list = append(list, &control.Reply{Delta: &control.Delta{Logprobs: p}})
+		}
+		for _, r := range append(list, &control.Reply{Done: &control.Done{Finish: control.FinishStop, Usage: &control.Usage{}}}) {
+			if err := reply(r); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}
+	type answer struct {
+		Choices []struct {
+			Logprobs *struct {
+				Tokens  []string `json:"tokens"`
+				Offsets []int    `json:"text_offset"`
+			} `json:"logprobs"`
+		} `json:"choices"`
+	}
+	h := New(b, Options{})
+	for _, streaming := range []string{"false", "true"} {
+		body := do(h, "POST", plainPath, `{"prompt":"a","logprobs":0,"stream":`+streaming+`}`).Body.String()
+		events := []string{body}
+		if streaming == "true" {
+			events = stream(t, body)
+			events = events[:len(events)-1]
+		}
+		var offsets []int
+		for _, e := range events {
+			var a answer
+			if err := json.Unmarshal([]byte(e), &a); err != nil {
+				t.Fatal(err)
+			}
+			if l := a.Choices[0].Logprobs; l != nil {
+				offsets = append(offsets, l.Offsets...)
+			}
+		}
+		if got := fmt.Sprint(offsets); got != want {
+			t.Errorf("streamed %s: got %s, want %s", streaming, got, want)
+		}
+	}
+	if runes := []rune(text); string(runes[10]) != "\uFFFD" || string(runes[11:]) != "x\uFFFD\uFFFDy" {
+		t.Errorf("the text of this test is another: %q", runes)
+	}
+}
+
 // Errors have OpenAI's shape, by status before the answer began and as an event after.
 func TestErrors_P174(t *testing.T) {
 	busy := control.Errorf(control.QueueFull, "full")
