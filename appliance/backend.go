@@ -4,6 +4,7 @@ package appliance
 
 import (
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"runtime"
@@ -35,6 +36,7 @@ type backend struct {
 	duties  map[string]duty // by job type
 	submit  func(client, typ, id string, params []byte) (control.JobRecord, error)
 	built   chan struct{} // closed when all parts are there; nil: they are
+	root    fs.FS         // has /proc and the control groups; nil: that of this machine
 }
 
 var (
@@ -54,7 +56,7 @@ func (b *backend) Models() []control.Model { return b.reg.list() }
 
 // Info describes the machine.
 func (b *backend) Info() control.Info {
-	mem := readMemory(os.DirFS("/"))
+	mem := b.memory()
 	disk, _ := diskSize(b.cfg.Paths.State)
 	return control.Info{
 		Version: Version, Board: board(), Arch: runtime.GOARCH, Kernels: kernelList(),
@@ -76,12 +78,20 @@ func (b *backend) trusted() []string {
 // list is [] in a document, not null, where there is nothing.
 func list(cpus []int) []int { return append([]int{}, cpus...) }
 
+// memory is what there is for the daemon now.
+func (b *backend) memory() memoryInfo {
+	if b.root != nil {
+		return readMemory(b.root)
+	}
+	return readMemory(os.DirFS("/"))
+}
+
 // Stats are the numbers of the moment.
 func (b *backend) Stats() control.Stats {
 	free, _ := freeSpace(b.cfg.Paths.State)
 	s := control.Stats{
 		UptimeS: int64(time.Since(b.started).Seconds()), RSSBytes: residentBytes(),
-		MemAvailable: readMemory(os.DirFS("/")).Available, DiskFree: free,
+		MemAvailable: b.memory().budget(), DiskFree: free,
 	}
 	for _, m := range b.reg.current() {
 		if busy, ok := m.servable.(activeModel); ok {

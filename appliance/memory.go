@@ -30,6 +30,14 @@ func (m memoryInfo) budget() int64 {
 	return max(b, 0)
 }
 
+// most is what the daemon could have if nothing else were there.
+func (m memoryInfo) most() int64 {
+	if m.Limit > 0 {
+		return min(m.Total, m.Limit)
+	}
+	return m.Total
+}
+
 // readMemory reads /proc and the control groups' files from root, which is
 // os.DirFS("/") but in tests.
 func readMemory(root fs.FS) memoryInfo {

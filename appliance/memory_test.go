@@ -95,6 +95,15 @@ func TestReadMemory(t *testing.T) {
 			if m.Total != 3884884<<10 || m.Available != avail || m.Own != 50<<20 {
 				t.Errorf("machine: got %+v", m)
 			}
+			if most := m.most(); tt.limit == 0 && most != m.Total || tt.limit > 0 && most != tt.limit {
+				t.Errorf("at most %d, with a limit of %d", most, tt.limit)
+			}
+			// What status, the page and /metrics show is what is admitted by.
+			reg := newRegistry(nil)
+			b := &backend{reg: reg, metrics: newMetrics(reg), root: tree(tt.files)}
+			if got := b.Stats().MemAvailable; got != tt.budget {
+				t.Errorf("shown as available: %d, want %d", got, tt.budget)
+			}
 			if m.Limit != tt.limit || m.Used != tt.used || m.budget() != tt.budget {
 				t.Errorf("got limit %d, used %d, budget %d; want %d, %d, %d", m.Limit, m.Used, m.budget(), tt.limit, tt.used, tt.budget)
 			}

@@ -32,7 +32,7 @@ var (
 	boxThrottled  = prometheus.NewDesc("windhover_throttled", "1 while the CPU is slowed because of heat, and for half a minute after.", nil, nil)
 	boxResting    = prometheus.NewDesc("windhover_resting_cores", "Cores that do not compute, so that a hot machine does not shut down.", nil, nil)
 	boxPinned     = prometheus.NewDesc("windhover_affinity_ok", "0 while workers are not on the CPUs that they were bound to.", nil, nil)
-	boxMemory     = prometheus.NewDesc("windhover_memory_available_bytes", "What the kernel says new work could have.", nil, nil)
+	boxMemory     = prometheus.NewDesc("windhover_memory_available_bytes", "What new work could have: by the kernel, and by the control group of the daemon.", nil, nil)
 	boxDisk       = prometheus.NewDesc("windhover_disk_free_bytes", "Free where models are stored.", nil, nil)
 )
 

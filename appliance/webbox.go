@@ -40,7 +40,7 @@ func (b webBox) View() web.View {
 	return web.View{
 		Device: doc.Device, Version: doc.Version, Board: board(), State: doc.State, MQTT: doc.MQTT, Drop: doc.Drop,
 		Connected: count.Connected["data"] && !count.NameTaken,
-		RAMBytes:  readMemory(os.DirFS("/")).Total, Models: doc.Models, Stats: doc.Stats,
+		RAMBytes:  b.s.backend.memory().most(), Models: doc.Models, Stats: doc.Stats,
 		Hour: b.s.backend.metrics.hour.sum(time.Since(b.s.backend.metrics.started)),
 		Jobs: b.s.control.Jobs(), Events: b.s.recent.last(),
 	}
