@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -94,6 +95,10 @@ func TestWebServes(t *testing.T) {
 	if code, body = b.ask(t, false, "POST", "/v1/chat/completions", strings.NewReader(strings.Replace(question, "32", "100000", 1))); code != 400 || !bytes.Contains(body, []byte("context_length_exceeded")) {
 		t.Errorf("an answer longer than the context: %d %s", code, body)
 	}
+	checkTextOffsets(t, b)
+	if code, body = b.ask(t, true, "PUT", "/v1/drop/torn.vqf", bytes.NewReader(model[:len(model)/2])); code != 400 || !bytes.Contains(body, []byte(fmt.Sprintf("declares %d", len(model)))) {
+		t.Errorf("half a model: %d %s", code, body)
+	}
 	until(t, "the page tells of the model", func() bool { // what happened is told a moment after the model serves
 		code, body = b.ask(t, false, "GET", "/", nil)
 		return code == 200 && bytes.Contains(body, []byte(`data-model="m" data-state="ready"`)) && bytes.Contains(body, []byte("model_ready"))
@@ -103,6 +108,39 @@ func TestWebServes(t *testing.T) {
 	}
 	if code, _ = b.ask(t, true, "GET", "/v1/status", nil); code != 200 {
 		t.Errorf("on the socket: %d", code)
+	}
+}
+
+// checkTextOffsets holds the offsets of a continued text against the text: at each the
+// token stands that has it.
+func checkTextOffsets(t *testing.T, b *box) {
+	t.Helper()
+	code, body := b.ask(t, false, "POST", "/v1/completions", strings.NewReader(`{"model":"m","prompt":"größer als 世","max_tokens":24,"temperature":2,"seed":7,"logprobs":1}`))
+	var answer struct {
+		Choices []struct {
+			Text     string
+			Logprobs struct {
+				Tokens  []string
+				Offsets []int `json:"text_offset"`
+			}
+		}
+	}
+	if err := json.Unmarshal(body, &answer); err != nil || code != 200 {
+		t.Fatalf("a continued text: %d %s (%v)", code, body, err)
+	}
+	c := answer.Choices[0]
+	text, whole := []rune(c.Text), 0
+	for i, token := range c.Logprobs.Tokens {
+		if strings.Contains(token, "\uFFFD") {
+			continue // a part of a character, which stands in the text otherwise
+		}
+		whole++
+		if at := c.Logprobs.Offsets[i]; at > len(text) || !strings.HasPrefix(string(text[at:]), token) {
+			t.Errorf("token %d, %q, at %d of %q", i, token, at, c.Text)
+		}
+	}
+	if len(c.Logprobs.Offsets) != len(c.Logprobs.Tokens) || whole == 0 {
+		t.Errorf("%d offsets, %d tokens, %d of them whole: %s", len(c.Logprobs.Offsets), len(c.Logprobs.Tokens), whole, body)
 	}
 }
 
