@@ -158,7 +158,7 @@ func (m *Model) newEmbeddings(req EmbedRequest) ([]*generation, error) {
 			return nil, fmt.Errorf("text %d: %w", i, err)
 		}
 		if size := m.st.size.ctx; len(tokens) > size {
-			return nil, fmt.Errorf("text %d: %w", i, &ContextError{Prompt: len(tokens), Context: size})
+			return nil, fmt.Errorf("text %d: %w", i, &ContextError{Prompt: len(tokens), Context: size, Read: true})
 		}
 		list = append(list, &generation{
 			m: m, req: Request{Tokens: tokens, Client: req.Client, Priority: req.Priority, Realm: req.Realm},

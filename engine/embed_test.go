@@ -214,7 +214,7 @@ func TestEmbeddingRefusals(t *testing.T) {
 		{"a token that is none", EmbedRequest{Texts: [][]int32{{1, 1 << 30}}}, ErrRequest, "text 0"},
 		{"too many dimensions", EmbedRequest{Texts: [][]int32{{1}}, Dimensions: m.cfg.Dim + 1}, ErrRequest, "dimensions"},
 		{"less than none", EmbedRequest{Texts: [][]int32{{1}}, Dimensions: -1}, ErrRequest, "dimensions"},
-		{"longer than the context", EmbedRequest{Texts: [][]int32{{1}, noise(65)}}, ErrContextOverflow, "text 1"},
+		{"longer than the context", EmbedRequest{Texts: [][]int32{{1}, noise(65)}}, ErrContextOverflow, "text 1: engine: context overflow: a text of 65 tokens, the context holds 64; cut it into several"},
 	} {
 		if _, e, err := embedAll(context.Background(), m, c.req); !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, %v, want %v with %q", c.name, e, err, c.want, c.says)

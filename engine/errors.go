@@ -46,9 +46,13 @@ type ContextError struct {
 	Context   int // tokens the model holds
 
 	Truncated bool // so much it is with what truncation leaves, which was asked for
+	Read      bool // it is to be read alone, nothing is generated
 }
 
 func (e *ContextError) Error() string {
+	if e.Read {
+		return fmt.Sprintf("engine: context overflow: a text of %d tokens, the context holds %d; cut it into several", e.Prompt, e.Context)
+	}
 	help := "shorten the prompt, lower max_tokens or ask for truncate \"oldest\" or \"middle\""
 	if e.Truncated {
 		help = "truncate has nothing more to drop: shorten what it keeps (of a chat the system message, the last message and the tools) or lower max_tokens"

@@ -48,7 +48,7 @@ func (m *Model) logits(tokens []int32, chunk int, each func(pos int, logits []fl
 		return badRequest("chunk %d, the model was loaded with %d", chunk, m.chunk)
 	}
 	if len(tokens) > m.st.size.ctx {
-		return &ContextError{Prompt: len(tokens), Context: m.st.size.ctx}
+		return &ContextError{Prompt: len(tokens), Context: m.st.size.ctx, Read: true}
 	}
 	m.st.growHead(headRows)
 	m.seq.cut(0)
