@@ -172,16 +172,7 @@ func TestCommitReadsBack(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		f, err := os.OpenFile(tempName(t, path), os.O_WRONLY, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := f.WriteAt([]byte{0xEE}, at); err != nil {
-			t.Fatal(err)
-		}
-		if err := f.Close(); err != nil {
-			t.Fatal(err)
-		}
+		damage(t, tempName(t, path), at)
 		if _, err := w.Commit(); err == nil {
 			t.Errorf("byte %d: damage not found", at)
 		}
