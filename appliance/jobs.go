@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -69,14 +70,19 @@ func (b *backend) RunJob(ctx context.Context, j control.Job, report func(control
 	return result, nil
 }
 
-// jobEnds tells of a job that came to nothing. That somebody, or a stop, has ended it is
-// no failure of the job, whatever it says itself.
+// jobEnds tells of a job that came to nothing: as an error where the box is at fault, as
+// a warning where the command is. That somebody, or a stop, has ended it is no failure of
+// the job, whatever it says itself.
 func (b *backend) jobEnds(ctx context.Context, j control.Job, err error) {
 	if cause := context.Cause(ctx); cause != nil {
 		b.log.Info("job ended before its end", "job", j.ID, "type", j.Type, "cause", strings.TrimPrefix(oneLine(cause), "control: "), "error", oneLine(err))
 		return
 	}
-	b.log.Error("job failed", "job", j.ID, "type", j.Type, "error", oneLine(err))
+	level, e := slog.LevelWarn, coded(err, control.Internal)
+	if e.Code.Status >= 500 {
+		level = slog.LevelError
+	}
+	b.log.Log(ctx, level, "job failed", "job", j.ID, "type", j.Type, "code", e.Code.Name, "error", e.Message)
 }
 
 // convertParams are the options of windhover convert that a job may set.
@@ -151,7 +157,7 @@ func tidyIncoming(p Paths) error {
 func (b *backend) convertJob(ctx context.Context, j control.Job, report func(control.JobProgress)) (any, error) {
 	var p convertParams
 	if err := json.Unmarshal(j.Params, &p); err != nil {
-		return nil, control.Errorf(control.BadRequest, "convert: %v", err)
+		return nil, control.Errorf(control.BadRequest, "convert: %s", control.JSONProblem(err))
 	}
 	if len(p.Sign) > 0 && string(p.Sign) != "false" && string(p.Sign) != "null" {
 		return nil, control.Errorf(control.Unsupported, "convert: no private key belongs on a device: sign the result elsewhere, and put the .minisig beside it")
@@ -208,7 +214,7 @@ func (b *backend) verifyJob(ctx context.Context, j control.Job, report func(cont
 		Model  string `json:"model"`
 	}
 	if err := json.Unmarshal(j.Params, &p); err != nil {
-		return nil, control.Errorf(control.BadRequest, "verify: %v", err)
+		return nil, control.Errorf(control.BadRequest, "verify: %s", control.JSONProblem(err))
 	}
 	verifying := func(done, total int64) {
 		report(control.JobProgress{Phase: "verifying", Done: done, Total: total})

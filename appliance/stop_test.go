@@ -175,15 +175,17 @@ func TestStopStartsNoBroker(t *testing.T) {
 	}
 }
 
-// A job that somebody or a stop ends has not failed, whatever error it returns.
+// A job that somebody or a stop ends has not failed, whatever error it returns; one that
+// was wrong as it came is no fault of the box.
 func TestStopEndsJobs(t *testing.T) {
-	drained := errors.New("control: the device is shutting down")
+	drained, luck := errors.New("control: the device is shutting down"), errors.New("no luck")
 	for _, tt := range []struct {
-		cause error
-		want  string
+		cause, err error
+		want       string
 	}{
-		{nil, "level=ERROR msg=\"job failed\" job=j type=wait error=\"no luck\""},
-		{drained, "level=INFO msg=\"job ended before its end\" job=j type=wait cause=\"the device is shutting down\" error=\"no luck\""},
+		{nil, luck, "level=ERROR msg=\"job failed\" job=j type=wait code=internal error=\"no luck\""},
+		{nil, control.Errorf(control.BadRequest, "wait: how long?"), "level=WARN msg=\"job failed\" job=j type=wait code=bad_request error=\"wait: how long?\""},
+		{drained, luck, "level=INFO msg=\"job ended before its end\" job=j type=wait cause=\"the device is shutting down\" error=\"no luck\""},
 	} {
 		var said lines
 		ctx, end := context.WithCancelCause(t.Context())
@@ -192,7 +194,7 @@ func TestStopEndsJobs(t *testing.T) {
 				if tt.cause != nil {
 					end(tt.cause)
 				}
-				return nil, errors.New("no luck")
+				return nil, tt.err
 			}}}
 		if _, err := b.RunJob(ctx, control.Job{ID: "j", Type: "wait"}, nil); err == nil || !strings.Contains(said.String(), tt.want) {
 			t.Errorf("%v: %v, log:\n%s", tt.cause, err, said.String())

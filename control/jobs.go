@@ -208,7 +208,7 @@ func (j *jobs) decode(params []byte) (*command, *Error) {
 		err = json.Unmarshal(params, c)
 	}
 	if err != nil {
-		return nil, Errorf(BadRequest, "%s", jsonProblem(err))
+		return nil, Errorf(BadRequest, "%s", JSONProblem(err))
 	}
 	if refusal := c.expired(j.now()); refusal != nil {
 		return nil, refusal

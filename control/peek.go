@@ -11,9 +11,9 @@ import (
 	"io"
 )
 
-// jsonProblem says what is wrong with a payload without quoting it: prompts do not
+// JSONProblem says what is wrong with a payload without quoting it: prompts do not
 // belong into logs.
-func jsonProblem(err error) string {
+func JSONProblem(err error) string {
 	var typ *json.UnmarshalTypeError
 	if errors.As(err, &typ) {
 		if typ.Field == "" {

@@ -227,7 +227,7 @@ func DecodeRequest(op, client string, p []byte) (*Request, error) {
 	}
 	var w wireRequest
 	if err := json.Unmarshal(p, &w); err != nil {
-		return nil, Errorf(BadRequest, "%s", jsonProblem(err))
+		return nil, Errorf(BadRequest, "%s", JSONProblem(err))
 	}
 	if first := bytes.TrimLeft(p, " \t\r\n"); first[0] != '{' {
 		return nil, Errorf(BadRequest, "the payload is not a JSON object")

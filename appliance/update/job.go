@@ -110,7 +110,7 @@ func modelOf(j control.Job) (model, version string, err error) {
 		Version string `json:"version"`
 	}
 	if err := json.Unmarshal(j.Params, &p); err != nil {
-		return "", "", control.Errorf(control.BadRequest, "%s: %v", j.Type, err)
+		return "", "", control.Errorf(control.BadRequest, "%s: %s", j.Type, control.JSONProblem(err))
 	}
 	if p.Model == "" {
 		return "", "", control.Errorf(control.BadRequest, "%s: model is needed: its name", j.Type)
@@ -193,7 +193,7 @@ type installParams struct {
 func (u *Updater) install(ctx context.Context, j control.Job, report func(control.JobProgress)) (any, error) {
 	p := installParams{Keep: 2, Health: ota.Health{MinTPSRatio: 0.7, ObserveS: 300, MaxErrorRatio: 0.05}}
 	if err := json.Unmarshal(j.Params, &p); err != nil {
-		return nil, control.Errorf(control.BadRequest, "model_install: %v", err)
+		return nil, control.Errorf(control.BadRequest, "model_install: %s", control.JSONProblem(err))
 	}
 	if p.IndexURL == "" && len(p.URLs) > 0 {
 		p.IndexURL = p.URLs[0] + ".index"
@@ -205,7 +205,7 @@ func (u *Updater) install(ctx context.Context, j control.Job, report func(contro
 	}
 	pl := &plan{Model: *m, Rollout: ota.Rollout{Percent: 100, Window: p.Window, MaxBPS: p.MaxBPS, MaxBytes: p.MaxBytes}, Health: p.Health}
 	if err := ota.CheckPlan(pl.Rollout, pl.Health, p.Keep); err != nil {
-		return nil, control.Errorf(control.BadRequest, "model_install: %v", err)
+		return nil, control.Errorf(control.BadRequest, "model_install: %s", control.JSONProblem(err))
 	}
 	if err := u.cfg.Device.Claim(m.Name); err != nil {
 		return nil, err

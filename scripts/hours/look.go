@@ -145,7 +145,6 @@ func sizeOf(dir string) (s size, err error) {
 
 // expected are the errors that the journal has to have, by parts of their text.
 var expected = []string{
-	"type=model_install error=\"control: bad_request", // of badMessages
 	"model=damaged code=digest_mismatch",
 }
 
