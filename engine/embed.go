@@ -8,11 +8,13 @@ import (
 	"math"
 	"sync"
 	"time"
+
+	"windhover/engine/pooling"
 )
 
 // PoolLast makes the embedding of a text of what the model has made of its last token;
 // see [Meta.Pooling].
-const PoolLast = "last"
+const PoolLast = pooling.Last
 
 // maxEmbedNumbers bounds the vectors of a request: 4 MiB of them, 1024 of 1024.
 const maxEmbedNumbers = 1 << 20
@@ -55,9 +57,8 @@ func (m *Model) EmbedTokens(text string) []int32 {
 // Embed makes embeddings: the residual of each text's last token behind the final norm,
 // scaled to length 1. each is given them in the order of the texts, of which i is the
 // number, as they are made, on the caller's goroutine; an error that it returns ends all
-// and is returned. Texts are computed
-// beside each other, and beside requests of [Model.Generate], as many at once as there are
-// places; none changes another's bits.
+// and is returned. Texts are computed beside each other, and beside requests of
+// [Model.Generate], as many at once as there are places; none changes another's bits.
 //
 // Errors: the context's cause, [ErrUnsupported] where the model was not made for it,
 // [ErrClosed], [ErrRequest], [ErrContextOverflow] for a text that is longer than the
