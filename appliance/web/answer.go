@@ -22,19 +22,12 @@ func (h *handler) completion(w http.ResponseWriter, r *http.Request) {
 
 // answer reads a question, has it answered and writes the answer, whole or as events.
 func (h *handler) answer(w http.ResponseWriter, r *http.Request, op string, q any, c *common, request func() (*control.Request, error), as style) {
-	free, received, err := h.body(w, r, q)
-	if err == nil {
-		defer free()
-	}
-	var req *control.Request
-	if err == nil {
-		req, err = request()
-	}
-	if err != nil {
-		h.refuse(w, op, received, err)
+	req, free := h.question(w, r, op, q, request)
+	if req == nil {
 		return
 	}
-	req.Stream, req.Received = c.Stream, received
+	defer free()
+	req.Stream = c.Stream
 	if c.Stream {
 		s := &events{h: h, w: w, rc: http.NewResponseController(w), as: as, usage: c.StreamOptions != nil && c.StreamOptions.IncludeUsage}
 		s.run(r, req)
@@ -43,10 +36,20 @@ func (h *handler) answer(w http.ResponseWriter, r *http.Request, op string, q an
 	h.whole(w, r, req, as)
 }
 
-// refuse answers a question that went no further.
-func (h *handler) refuse(w http.ResponseWriter, op, received string, err error) {
+// question reads a question into q and makes a request of it, whose memory free gives
+// back. One that cannot be asked is answered here: nil then.
+func (h *handler) question(w http.ResponseWriter, r *http.Request, op string, q any, request func() (*control.Request, error)) (req *control.Request, free func()) {
+	free, received, err := h.body(w, r, q)
+	if err == nil {
+		if req, err = request(); err == nil {
+			req.Received = received
+			return req, free
+		}
+		free()
+	}
 	h.opt.Refused(control.Audited{Op: op, Client: h.opt.Client + ":", Local: true, Request: received, Code: problemOf(err).Code.Name})
 	writeError(w, err)
+	return nil, nil
 }
 
 // whole answers with one document.

@@ -79,23 +79,15 @@ type vectorsUsage struct {
 // embeddings answers with a vector for each text, in their order.
 func (h *handler) embeddings(w http.ResponseWriter, r *http.Request) {
 	var q textsQuestion
-	free, received, err := h.body(w, r, &q)
-	if err == nil {
-		defer free()
-	}
-	var req *control.Request
-	if err == nil {
-		req, err = q.request(h)
-	}
-	if err != nil {
-		h.refuse(w, control.OpEmbed, received, err)
+	req, free := h.question(w, r, control.OpEmbed, &q, func() (*control.Request, error) { return q.request(h) })
+	if req == nil {
 		return
 	}
-	req.Received = received
+	defer free()
 	rc := http.NewResponseController(w)
 	h.patient(rc)
 	doc := vectorsDoc{Object: "list", Data: []vectorDoc{}}
-	err = h.box.Ask(r.Context(), req, func(reply *control.Reply) error {
+	err := h.box.Ask(r.Context(), req, func(reply *control.Reply) error {
 		switch {
 		case reply.Vector != nil:
 			doc.Data = append(doc.Data, vectorDoc{"embedding", reply.Vector.Index, encoded(reply.Vector.Numbers, q.Encoding)})
